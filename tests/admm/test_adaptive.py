@@ -241,7 +241,20 @@ def test_what_is_left_is_bounded_and_said(tmp_path):
     alone = tacit.solve(problem, settings, seed=1, batch=False)
     assert alone.gap.bound == pytest.approx(found.gap.bound, rel=1e-9)
     assert tacit.Result.load(found.save(tmp_path / "out")).gap == found.gap
-    assert solved(partly()).gap is None  # nobody knows what private coordinates would gain
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_what_is_left_where_agents_keep_coordinates(batch):
+    """Against the optimum in one place, which is another method; too short, and not."""
+    problem = partly()
+    best = tacit.solve(problem, Settings(400, tolerance=1e-6))
+    least = problem.value(best.solution, best.local)
+    for rounds, finished in ((4, False), (150, True)):
+        settings = Settings.for_budget(100.0, 1e-5, rounds=rounds)
+        found = solved(problem, settings, batch=batch)
+        late = found.trace["objective"][rounds // 2 :].mean()
+        assert found.gap.finished is finished
+        assert found.gap.bound > late - least > 0
 
 
 def product(z, x):
@@ -264,7 +277,7 @@ def canary_runs(trials, multiplier, T=4):
         ground, scores = ground_of_consensus(problem, settings), []
         holders = Holders.of([np.arange(2)], 2, float)
         for points in np.stack(seen, axis=1):
-            pace, λ, score = Pace.first(2, 2, settings, 2), np.zeros(2), 0.0
+            pace, λ, score = Pace.first(2, 2, settings), np.zeros(2), 0.0
             for t in range(1, T + 1):
                 z, after = points[t - 1], points[t]
                 reach, c = adaptive.consensus_steps(pace, ground, z, t, holders)
@@ -317,7 +330,7 @@ def test_a_gap_is_of_the_second_half_of_the_rounds(T):
     known = ground_of_consensus(problem, settings)
     index = np.concatenate([np.asarray(agent.coupling) for agent in problem.agents])
     holders = Holders.of([np.asarray(a.coupling) for a in problem.agents], problem.size, float)
-    pace, z = Pace.first(len(index), problem.size, settings, problem.size), np.ones(len(index))
+    pace, z = Pace.first(len(index), problem.size, settings), np.ones(len(index))
     for t in range(1, T + 1):
         now = Round(t, 0.0, 0.0, one, one)  # g = z/η + ρw + λ − (1/η + ρ)z' = 1 at z' = 0
         pace = adaptive.consensus_learned(pace, known, pace.reach, now, z, 0 * z, holders)

@@ -28,6 +28,7 @@ NumPy's arrays and JAX's alike.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,8 +60,8 @@ class Ground(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """What a run has learned of them: S, V and d. Of the consensus also what ``gap`` takes: sums
-    over the second half of the rounds of Σ_p g_p (``pull``) and of Σ_p g_p'z_p (``inner``)."""
+    """What a run has learned of them: S, V and d; and what ``gap_of`` takes: sums over the second
+    half of the rounds of g (``pull``) and of g'z (``inner``), of the consensus over all agents."""
 
     energy: Array
     wander: Array
@@ -69,10 +70,10 @@ class Pace(NamedTuple):
     reach: Array
 
     @classmethod
-    def first(cls, many: int, of: int, settings: Settings, pulled: int = 0) -> Pace:
+    def first(cls, many: int, of: int, settings: Settings) -> Pace:
         assert isinstance(settings.step_size, AdaptiveStep)
         reach = np.float64(settings.step_size.reach)
-        return cls(np.zeros(many), np.zeros(of), np.zeros(pulled), np.float64(0), reach)
+        return cls(np.zeros(many), np.zeros(of), np.zeros(of), np.float64(0), reach)
 
     @classmethod
     def unpacked(cls, values: Array, many: int, of: int) -> Pace:
@@ -173,9 +174,10 @@ def learned(
     pace: Pace, known: Ground, reach: Array, now: Round, coupled: Array, z: Array, point: Array
 ) -> Pace:
     """After an agent has moved from z to ``point``."""
-    energy = pace.energy + _shown(now, coupled, z, point) ** 2 - known.variance
+    g, late = _shown(now, coupled, z, point), 1.0 * (2 * now.t > known.rounds)
+    energy = pace.energy + g**2 - known.variance
     wander = pace.wander + known.variance * now.η.astype(float) ** 2
-    return pace._replace(energy=energy, wander=wander, reach=reach)
+    return Pace(energy, wander, pace.pull + late * g, pace.inner + late * (g * z).sum(), reach)
 
 
 def consensus_learned(
@@ -230,26 +232,50 @@ FAR = 1e4  # widths of a set, from where its points of the least product are see
 DRAWS = 16  # of noise, to learn what it explains
 
 
-def gap_of(pace: Pace, known: Ground, problem: Problem, W: FeasibleSet) -> Gap:
-    """After the last round, where all agents hold all coordinates; W has the set of all in it."""
-    T = int(known.rounds)
-    half = T - T // 2
-    pull, at = np.asarray(pace.pull) / half, float(pace.inner) / half
+def gap_of(
+    pull: Vector,
+    inner: float,
+    variance: Vector,
+    rounds: int,
+    least: Callable[[Vector], float],
+    middle: Vector,
+) -> Gap:
+    """After the last round: of what was summed over its second half, and the variance of the noise
+    in a round's pull. ``least``: of q'y over all y that are allowed; ``middle``: one of these."""
+    half = rounds - rounds // 2
+    rng, deviation = np.random.default_rng(0), np.sqrt(variance / half)
+    draws = deviation * rng.standard_normal((DRAWS, len(pull)))
+    noise = float(np.mean([q @ middle - least(q) for q in draws]))
+    return Gap(max(inner / half - least(pull / half), 0.0), noise)
+
+
+def gap_in_common(pace: Pace, known: Ground, problem: Problem, W: FeasibleSet) -> Gap:
+    """Where all agents hold all coordinates; W has the set of all in it."""
     index = np.concatenate([np.asarray(agent.coupling) for agent in problem.agents])
-    deviation = np.sqrt(np.bincount(index, known.variance) / half)
-    middle = np.asarray(W.project(np.zeros(len(pull))), np.float64)
-    far = FAR * float(W.diameter)
+    far, middle = FAR * float(W.diameter), np.asarray(W.project(np.zeros(problem.size)), float)
 
     def least(q: Vector) -> float:
-        """Of q'y over W."""
         size = float(np.linalg.norm(q))
         y = np.asarray(W.project(-far / size * q), np.float64) if size > 0 else middle
         return float(q @ y)
 
-    rng = np.random.default_rng(0)
-    draws = deviation * rng.standard_normal((DRAWS, len(pull)))
-    noise = float(np.mean([q @ middle - least(q) for q in draws]))
-    return Gap(max(at - least(pull), 0.0), noise)
+    about = np.asarray(pace.pull), float(pace.inner), np.bincount(index, known.variance)
+    return gap_of(*about, int(known.rounds), least, middle)
+
+
+def gap_apart(paces: Sequence[Vector], problem: Problem, settings: Settings) -> Gap:
+    """Where agents keep coordinates: of what each has learned, as its owner knows it."""
+    from tacit.admm.reference import least_over, places_of
+
+    places, size = places_of(problem)
+    pull, variance, middle, inner = np.zeros(size), np.zeros(size), np.zeros(size), 0.0
+    for agent, at, packed in zip(problem.agents, places, paces, strict=True):
+        pace = Pace.unpacked(packed, len(at), len(at))
+        pull[at] += pace.pull
+        inner += float(pace.inner)
+        variance[at] += ground_of_agent(agent, settings).variance
+        middle[at] = start_point(agent)
+    return gap_of(pull, inner, variance, settings.rounds, least_over(problem, places, size), middle)
 
 
 def _shown(now: Round, coupled: Array | float, z: Array, point: Array) -> Array:

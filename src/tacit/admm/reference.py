@@ -17,6 +17,7 @@ Guarantee: none. It reads the data.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -89,9 +90,8 @@ def rows_of(W: FeasibleSet) -> Rows:
     )
 
 
-def optimum(problem: Problem, tolerance: float, rounds: int) -> Optimum:
-    """To ``tolerance`` of F's size, or of how much it has fallen if that is more; after ``rounds``
-    at the latest. Everything is in one vector: coordinates in common, then those of each agent."""
+def places_of(problem: Problem) -> tuple[list[Vector], int]:
+    """Where each agent's coordinates are in one vector of all, and its length."""
     places, size = [], problem.size
     for agent in problem.agents:
         at = np.array(agent.coupling)
@@ -99,6 +99,30 @@ def optimum(problem: Problem, tolerance: float, rounds: int) -> Optimum:
         at[private] = size + np.arange(private.sum())
         size += int(private.sum())
         places.append(at)
+    return places, size
+
+
+def least_over(problem: Problem, places: list[Vector], size: int) -> Callable[[Vector], float]:
+    """The least of q'u over all sets together, as a function of q."""
+    if size > MOST_COORDINATES:
+        raise InvalidInput(f"Expected at most {MOST_COORDINATES} coordinates, got {size}.")
+    model = _Model(problem, places, np.ones(size))
+    width = model._width
+    nothing = sp.csc_matrix((width, width))
+    program = Program(nothing, model._matrix[:, :width], model._offset, tuple(model._cones))
+
+    def least(q: Vector) -> float:
+        c = np.append(q, np.zeros(width - size))
+        _, x, _ = program.minimise(q=c)
+        return float(c @ x)
+
+    return least
+
+
+def optimum(problem: Problem, tolerance: float, rounds: int) -> Optimum:
+    """To ``tolerance`` of F's size, or of how much it has fallen if that is more; after ``rounds``
+    at the latest. Everything is in one vector: coordinates in common, then those of each agent."""
+    places, size = places_of(problem)
     if size > MOST_COORDINATES:
         raise InvalidInput(
             f"Expected at most {MOST_COORDINATES} coordinates for the optimum of losses with kinks "

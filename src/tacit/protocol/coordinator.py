@@ -23,10 +23,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from tacit._types import Vector
-from tacit.admm.adaptive import Pace, gap_of, ground_of_consensus, is_adaptive
+from tacit.admm.adaptive import (
+    Gap,
+    Pace,
+    gap_apart,
+    gap_in_common,
+    ground_of_consensus,
+    is_adaptive,
+)
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Asked, ConstantPenalty, Settings
-from tacit.errors import InvalidInput, Refused, choice, count, shown
+from tacit.errors import InvalidInput, Refused, SolverFailure, choice, count, shown
 from tacit.objectives.public import has_exact_step
 from tacit.planning import Plan, penalties_of
 from tacit.planning import plan as planned
@@ -321,15 +328,23 @@ class Coordinator:
         found = results.result_of(problem, settings, state, *about)
         self._finish(now.run, side.round, found.solution)
         found = replace(found, plan=plan.reason, timing={} if batch else self._timing())
-        if self.model is None or not is_adaptive(settings) or not problem.is_global:
-            return found
-        ground = ground_of_consensus(problem, settings)
-        kept, n = state["steps"][0], problem.size
-        pace = Pace.unpacked(kept, len(kept) - 2 * n - 2, n)
+        return replace(found, gap=self._gap(problem, settings, state))
+
+    def _gap(self, problem: Problem, settings: Settings, state: Arrays) -> Gap | None:
+        """Where steps adapted; None where a set is elsewhere, or of no known kind."""
+        if not is_adaptive(settings):
+            return None
         try:
-            return replace(found, gap=gap_of(pace, ground, problem, self.model.feasible_set))
-        except NotKnown:  # of a set that is elsewhere
-            return found
+            if not problem.is_global:
+                return gap_apart(state["pace"], problem, settings) if "pace" in state else None
+            if self.model is None:
+                return None
+            kept, n = state["steps"][0], problem.size
+            pace = Pace.unpacked(kept, len(kept) - 2 * n - 2, n)
+            ground = ground_of_consensus(problem, settings)
+            return gap_in_common(pace, ground, problem, self.model.feasible_set)
+        except (InvalidInput, SolverFailure):
+            return None
 
     def _begun(
         self, problem: Problem, plan: Plan, paid: bool, noise: str, alone: bool

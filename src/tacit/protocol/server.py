@@ -197,7 +197,7 @@ class AdaptiveServer(Server):
     def __init__(self, *about: Any, ground: Ground, **others: Any) -> None:
         super().__init__(*about, **others)
         self.ground = ground
-        self.pace = Pace.first(len(self.z), self.size, self.settings, self.size)
+        self.pace = Pace.first(len(self.z), self.size, self.settings)
 
     def _question(self) -> Broadcast:
         t = self.round + 1

@@ -126,7 +126,7 @@ class BatchedAgents:
                 Pace(*(np.broadcast_to(x, (len(z), *np.shape(x))).copy() for x in pace))
                 for pace, z in zip(first, point, strict=True)
             ]
-            steps = Pace.first(0, self.size, self.settings, self.size)
+            steps = Pace.first(0, self.size, self.settings)
             state = state._replace(paces=tuple(paces), steps=steps)
         if not self.configurations:
             return state
