@@ -357,9 +357,12 @@ def test_rules_in_a_file_are_those_of_options(tmp_path, monkeypatch, command, re
     ],
 )
 def test_what_a_file_of_rules_may_not_say(tmp_path, text, named):
-    (tmp_path / "columns.toml").write_text(text)
+    path = tmp_path / "columns.toml"
+    path.write_text(text)
     with pytest.raises(InvalidInput, match=named):
-        Rules.load(tmp_path / "columns.toml")
+        Rules.load(path)
+    with pytest.raises(InvalidInput, match=named):
+        learn.rules_of(parse(["learn", "t.csv", "--columns", str(path), "--range", "a=0:1"]))
 
 
 def test_a_header_of_numbers_is_taken_for_a_record(tmp_path, capsys):

@@ -484,6 +484,7 @@ def rules_of(options: argparse.Namespace) -> Any:
     from tacit.tables import Rules
 
     section = {} if options.columns is None else Rules.section(options.columns)
+    Rules.of(section, str(options.columns))  # refuses what is wrong in the file
 
     def category(column: str, line: str) -> list[str]:
         """As a line of a CSV file: a category with a comma is put in quotes."""
