@@ -246,7 +246,7 @@ def undrawn(figure, file, **options):
 os.fsync = lambda opened: None  # 5 ms each: test_files.py looks when it is called, kills need none
 # a picture takes 0.3 s, its panels 0.1 s, and they are seldom the point
 DRAW, Figure.savefig = Figure.savefig, undrawn
-PLOT, tacit.Result.plot = tacit.Result.plot, lambda result: Figure()
+PLOT, tacit.Result.plot = tacit.Result.plot, lambda self: Figure()
 
 
 @contextmanager
