@@ -32,8 +32,8 @@ import tacit.admm.settings
 import tacit.cli.console
 import tacit.privacy.ledger
 import tacit.privacy.secure_noise
-import tacit.protocol.agent
 import tacit.protocol.release
+import tacit.protocol.summed
 from tacit.admm.algorithm import Rule, noisy
 from tacit.cli.main import main
 from tacit.cli.report import repeat as again
@@ -87,14 +87,11 @@ def draws(blind):
         patch.setattr(tacit.privacy.ledger, "now", lambda: now)
         patch.setattr(tacit.protocol.masks, "_stream", lambda key, tag, size: bytes(size))
         if blind:
-            patch.setattr(
-                tacit.protocol.agent, "cut", lambda steps, parties: np.zeros(len(steps), int)
-            )
             patch.setattr(tacit.admm.settings, "Rule", Blind)
             patch.setattr(tacit.admm.algorithm, "noisy", noise_alone)
             patch.setattr(tacit.protocol.release, "noisy", noise_alone)
             # what a party adds its share of a sum's noise to
-            patch.setattr(tacit.protocol.agent, "cut", lambda x, _: np.zeros(len(x), np.int64))
+            patch.setattr(tacit.protocol.summed, "cut", lambda x, _: np.zeros(len(x), np.int64))
             # data under a key of 256 bits that stays with the agent: the key is its noise
             patch.setattr(tacit.protocol.release, "_seal", lambda reading, key: key + bytes(32))
         patch.setenv("COLUMNS", "300")  # a line of a table is a line

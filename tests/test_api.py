@@ -43,6 +43,8 @@ CHANGED = {
     "tacit.Settings.for_budget": "mechanism is None where it is not given, with the same outcome: "
     "a wish for Gaussian noise can be told from none",
     "tacit.Conic.entries": "an attribute; it was a property",
+    "tacit.secure.SecureNoise.slack": "nothing used it",
+    "tacit.secure.SecureNoise.event": "nothing used it",
 }
 GONE = {"block"}  # options: every round is paid for by itself
 # Options whose default is another, on purpose
