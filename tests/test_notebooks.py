@@ -17,7 +17,7 @@ from tacit.privacy.ledger import Terms
 
 HOSTILE = '<img src=x onerror="alert(1)">&\u202e\x00\ud800'
 ALLOWED = {
-    *("div", "strong", "p", "table", "thead", "tbody", "tr", "th", "td", "svg", "polyline"),
+    *("div", "strong", "p", "table", "thead", "tbody", "tr", "th", "td"),
 }
 
 
@@ -29,7 +29,6 @@ class Page:
         self.rows = [["".join(cell.itertext()) for cell in row] for row in whole.iter("tr")]
         self.table = {row[0]: row[1] for row in self.rows if len(row) == 2}
         self.words = "\n".join(whole.itertext()) + "\n"
-        self.svgs = len([*whole.iter("svg")])
         for part in whole.iter():
             assert part.tag in ALLOWED
             assert not [a for a in part.attrib if a.startswith("on") or a == "href"]
@@ -59,7 +58,7 @@ def test_a_result_shows_its_own_numbers(result):
     assert "do not publish" in page.table["noise magnitude of the last round"]
     numbers = page.table[f"solution, {result.solution.size} numbers"].removesuffix(" …").split()
     np.testing.assert_allclose([float(x) for x in numbers], result.solution[:6], rtol=1e-3)
-    assert page.svgs == 1 and "4711" not in page.words and "NOT" not in page.words
+    assert "4711" not in page.words and "NOT" not in page.words
     assert "must not be published" in page.words  # the statement's own words
 
 
@@ -87,8 +86,6 @@ def test_odd_empty_and_broken_results(result):
     assert "no rounds" in shown(nothing).words and "NOT reached" in shown(nothing).words
     values = np.array([math.nan, math.inf, 1e308, -1e308, 1.0, 0.0])
     shown(other(trace={**result.trace, "residual": values}))
-    long = other(trace={name: np.geomspace(1, 1e9, 200_000) for name in result.trace})
-    assert shown(long).svgs == 1 and len(long._repr_html_()) < 10_000
     assert other(privacy=None)._repr_html_() is None  # and the notebook falls back to text
     for epsilon, delta in ((math.nan, 0.0), (-1.0, 0.0), (1.0, math.nan), (1.0, 2.0)):
         odd = dataclasses.replace(result.privacy, epsilon=epsilon, delta=delta)

@@ -24,8 +24,7 @@ _CELL = "text-align:left;vertical-align:top;padding:.15em 1.2em .15em 0;font-siz
 WIDTH, HEIGHT = 480, 246  # of a chart, in units that a page scales
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 28, 40  # around what is drawn
 LABEL, ROW = 170, 20  # of a bar: at most, and its height
-POINTS = 120  # of a curve that tell their number, and of a sparkline
-SPARK = 160, 28
+POINTS = 120  # of a curve that tell their number
 
 
 def plain(text: object, most: int = LONGEST) -> str:
@@ -246,25 +245,6 @@ def bars(
             "</text></g>"
         )
     return picture("".join(parts), words, WIDTH, height, name, "bars")
-
-
-def sparkline(values: Iterable[float], label: str) -> str:
-    """A curve as small as a word; nothing where fewer than two numbers are finite."""
-    found = [float(v) for v in values]
-    finite = [k for k, v in enumerate(found) if math.isfinite(v)]
-    if len(finite) < 2:
-        return ""
-    up, (width, height) = Scale.of(found), SPARK
-    points = " ".join(
-        f"{1 + (width - 2) * k / (len(found) - 1):.1f},"
-        f"{1 + (height - 2) * (1 - up.at(found[k])):.1f}"
-        for k in _few(finite)
-    )
-    return (
-        f'<svg role="img" aria-label="{text(label)}" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}"><polyline points="{points}" fill="none" '
-        'stroke="currentColor"/></svg>'
-    )
 
 
 def _axis(

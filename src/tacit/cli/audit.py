@@ -6,14 +6,12 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from tacit.cli.console import progress_bar, tell
 from tacit.cli.options import Add, add_noise_options
 from tacit.errors import InvalidInput, digits
 
-PICTURES = (".png", ".pdf", ".svg")
 # Rounds, local updates and trials: about half a minute on one core for each epsilon.
 EFFORT = {
     "digits": (4, 2, 20_000),
@@ -32,7 +30,7 @@ def add_audit(add: Add) -> None:
         _audit,
         "An empirical lower bound on epsilon, beside the claimed one.",
         "tacit audit digits --total-epsilons 0.5 1 2 4\n"
-        "  tacit audit mnist --data DIR --mechanism laplace --plot audit.png\n"
+        "  tacit audit mnist --data DIR --mechanism laplace\n"
         "  tacit audit case14 --total-epsilons 4\n"
         "  tacit audit l1-ball --agents --hostile --float32\n"
         "  tacit audit case14 --once\n"
@@ -70,28 +68,17 @@ def add_audit(add: Add) -> None:
     audit.add_argument("--trials", type=int, help="in each of the two worlds; default: likewise")
     audit.add_argument("--confidence", type=float, default=0.99)
     audit.add_argument("--seed", type=int, help="noise from this seed, then the next, ...")
-    audit.add_argument("--plot", metavar="FILE", help="draw claims and bounds into FILE")
 
 
 def _audit(options: argparse.Namespace) -> int:
     if options.application == "server":
         return _server(options)
-    from tacit.lab.audit import LIMITS, plot
+    from tacit.lab.audit import LIMITS
 
-    if options.plot is not None:
-        file = Path(options.plot).resolve()
-        if file.suffix not in PICTURES or file.is_dir() or not file.parent.is_dir():
-            raise InvalidInput(
-                f"Expected --plot to name a {', '.join(PICTURES)} file in an existing folder, got "
-                f"{options.plot!r}. Nothing was run."
-            )
     found = _audits(options)
-    if options.plot is not None:
-        plot(found).savefig(options.plot, dpi=130)
     violated = any(one.violated for one in found)
     document = {"audits": [one.to_dict() for one in found], "violated": violated, "note": LIMITS}
-    drawn = [] if options.plot is None else [f"plot: {options.plot}"]
-    tell(options.json, document, *_said(options, found), LIMITS, *drawn)
+    tell(options.json, document, *_said(options, found), LIMITS)
     return int(violated)
 
 

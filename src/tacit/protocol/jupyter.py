@@ -51,13 +51,10 @@ def result_html(r: Result) -> str:
     numbers = " ".join(f"{name} {x:.4g}".strip() if r.labels else f"{x:.4g}" for name, x in first)
     more = " …" if np.size(r.solution) > SHOWN_NUMBERS else ""
     rows.append((f"solution, {np.size(r.solution)} numbers", told(numbers + more)))
-    below = "consensus residual over the rounds"
-    curve = html.sparkline(r.trace.get("residual", ()), below)
     return html.card(
         f"Result: {len(r.names)} agents, {done}",
         _first_line(r.privacy),
         html.table([*rows, *_rows(r.privacy)]),
-        curve and curve + html.small(told(below)),
         _words(r.privacy),
     )
 

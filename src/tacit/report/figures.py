@@ -368,12 +368,4 @@ def _in_words(bus: Table, line: Table, zones: list[str]) -> str:
     cut = int((line["cut"] == "True").sum()) if "cut" in line else 0
     words = f"Map of {len(bus['bus'])} buses in {len(zones)} zones and {len(line['line'])} lines; "
     words += f"{cut} of them join zones."
-    if "loading" in line and len(line["loading"]):
-        most = int(np.nanargmax(line["loading"])) if np.isfinite(line["loading"]).any() else 0
-        loading = 100 * line["loading"][most]
-        words += f" The most loaded line is {line['line'][most]:g}, at {loading:.4g} per cent."
-    if "p_shed" in bus and len(bus["p_shed"]):
-        most = int(np.argmax(np.nan_to_num(np.abs(bus["p_shed"]))))
-        words += f" Bus {bus['bus'][most]:g} sheds most active load, "
-        words += f"{bus['p_shed'][most]:.4g} per unit."
     return words

@@ -27,10 +27,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import InvalidInput
 from tacit.html import plain, several
 from tacit.objectives.objective import RELATIONS
-from tacit.privacy.accounting import calibrate, rounded_down, rounded_up
+from tacit.privacy.accounting import rounded_down, rounded_up
 from tacit.privacy.ledger import changed
 from tacit.protocol.disclosure import FILES, level, may_have
 from tacit.protocol.statement import PUBLIC, not_promised, promised
@@ -56,7 +55,6 @@ SEED = ", as long as the seed of the noise is secret and never used again"
 MOST_CHANGES = 2  # of a limit, in words
 TOGETHER = "runs together cost less than their sum"
 ROW = "any one record (one row of the table, such as a patient's)"
-BUS = re.compile(r"demand of one bus, each moving by at most ([0-9][0-9.e+-]*) per unit")
 # files that are handed over, or said here in full
 OWN = re.compile(r"sheet(-.+)?\.(html|pdf)|statement\.json", re.DOTALL)
 
@@ -382,29 +380,7 @@ def _hidden(subject: Subject) -> Iterator[str]:
         f"changes at once are {less}"
     )
     if subject.grid and subject.statement.once:
-        yield _loads(subject)
-
-
-def _loads(subject: Subject) -> str:
-    """What a release of a grid's loads shows of them.
-
-    The active and the reactive demand of a bus move by β each: Δ₁ = 2β, Δ₂ = √2·β. The standard
-    deviation of the noise is √2·Δ₁ times the multiplier (Laplace) or Δ₂ times it (Gaussian), which
-    is public: it follows from ε, δ and β. Rounded down, as less noise shows more.
-    """
-    p, known = subject.statement, {change for change, _ in subject.statement.neighbours}
-    moves = [BUS.search(change) for change in known]
-    noise, move = "", "its bound"
-    if len(moves) == 1 and moves[0] is not None:
-        move = f"{moves[0][1]} per unit"
-        try:
-            β, noisy = float(moves[0][1]), calibrate(p.mechanism, subject.epsilon, p.delta, 1)
-            Δ = 2 * β if noisy.norm == 1 else math.sqrt(2) * β
-            σ = math.sqrt(float(noisy.variance(Δ)))
-            noise = f", about ±{rounded_down(σ, 2)} per unit (its standard deviation)"
-        except (InvalidInput, ValueError, OverflowError):  # of a file that was changed
-            pass
-    return f"The loads themselves are known to within the noise{noise}; hidden is a move of {move}."
+        yield "The loads themselves are known to within the noise of the release."
 
 
 def _hidden_changes(subject: Subject) -> str:

@@ -14,7 +14,6 @@ from tacit.lab.audit.bounds import (
     free_epsilon,
     lower_bounds,
     paper_claim,
-    plot,
     upper_bound,
 )
 from tacit.lab.audit.neighbouring_data import (
@@ -51,7 +50,6 @@ __all__ = [
     "ordinary",
     "paper_claim",
     "paying",
-    "plot",
     "record_worlds",
     "simplex_worlds",
     "upper_bound",

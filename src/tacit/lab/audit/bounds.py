@@ -34,7 +34,7 @@ from tacit.privacy.mechanisms import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 LIMITS = "An audit can refute a claim. It can never prove one."
 BLACK = ("likelihood of the last model", "magnitude of the last model")
@@ -382,27 +382,3 @@ def paper_claim(
     noise = per_update(mechanism, one, delta, "paper")
     settings = Settings(rounds, local_updates, noise, delta, calibration="paper", **others)
     return settings, Guarantee(total, delta)
-
-
-def plot(audits: Sequence[Audit]) -> Figure:
-    """Claimed ε and lower bounds, one group of bars per audit."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
-    first = audits[0]
-    for i, label in enumerate(first.names):
-        heights = [a.epsilons[i] for a in audits]
-        places = [k + 0.18 * (i - 1.5) for k in range(len(audits))]
-        axes.bar(places, heights, width=0.17, label=label)
-    for k, one in enumerate(audits):
-        axes.hlines(one.claim.epsilon, k - 0.42, k + 0.42, color="black", label="claim" * (k == 0))
-        if not one.refutable:
-            most = one.largest_bound
-            axes.hlines(most, k - 0.42, k + 0.42, color="grey", linestyle="dashed")
-            axes.annotate("the most these trials can show", (k, most), ha="center", va="bottom")
-    axes.set_xticks(range(len(audits)), [f"{a.claim.epsilon:.3g}" for a in audits])
-    axes.set(xlabel="claimed epsilon", ylabel=f"lower bound at delta {first.claim.delta:g}")
-    axes.set_title(f"{first.name}: {first.trials} trials in each world")
-    axes.legend(loc="upper left")  # claims grow to the right
-    return figure
