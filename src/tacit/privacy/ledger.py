@@ -207,11 +207,6 @@ class Spend:
     def distance(self) -> float:
         return math.fsum(distance * n for (_, distance), n in self.updates.items())
 
-    @property
-    def slow(self) -> bool:
-        """Whether the exact total takes more than a formula."""
-        return any(isinstance(mechanism, Laplace) for mechanism, _ in self.parts)
-
     def within(self, budget: Guarantee) -> bool:
         if self.updates and budget.delta > 0:  # one formula; too strict for some discrete noise
             if delta_of(self.parts, budget.epsilon, self.distance) <= budget.delta:
@@ -225,7 +220,7 @@ class Spend:
 
         None where that takes more than a formula.
         """
-        if self.slow or budget.delta == 0:
+        if budget.delta == 0 or any(isinstance(mechanism, Laplace) for mechanism, _ in self.parts):
             return None
         square = sum(n / m.noise_multiplier**2 for m, n in self.parts if isinstance(m, Gaussian))
         most = Gaussian.analytic(budget.epsilon, budget.delta).noise_multiplier ** -2
@@ -238,19 +233,6 @@ class Spend:
         if delta == 0 and not all(isinstance(m, Laplace) for m, _ in self.parts):
             return math.inf
         return epsilon_of(self.parts, delta, self.distance)
-
-
-def most_updates(spend: Spend, terms: Terms, budget: Guarantee) -> int:
-    """The largest number of updates on these terms, up to a whole run more, that fits."""
-    before = spend.updates[terms.mechanism, terms.distance]
-    low, high = 0, terms.rounds * terms.local_updates
-    if spend.plus(terms, high).within(budget):
-        return before + high
-    while high - low > 1:
-        middle = (low + high) // 2
-        fits = spend.plus(terms, middle).within(budget)
-        low, high = (middle, high) if fits else (low, middle)
-    return before + low
 
 
 def canonical(data: Any) -> str:
@@ -358,7 +340,6 @@ class Ledger:
         self._limits: tuple[Limit, ...] = ()
         self._terms: dict[str, Terms] = {}
         self._first: Terms | None = None  # of the first run that was charged
-        self._most: tuple[Any, int] = None, 0
         if os.path.isdir(path):
             raise InvalidInput(f"Expected a ledger at {path}, got a folder. {NOT_DONE}")
         if not os.path.isfile(path):  # also of a name that no file can have
@@ -730,15 +711,7 @@ class Ledger:
                 "use another ledger."
             )
         after = spend.plus(terms, rounds * terms.local_updates)
-        if after.slow:  # find once how many updates fit, then only compare
-            mine = terms.mechanism, terms.distance
-            about = budget, terms, {k: n for k, n in spend.updates.items() if k != mine}
-            if self._most[0] != about or after.updates[mine] > self._most[1]:
-                self._most = about, most_updates(spend, terms, budget)
-            fits = after.updates[mine] <= self._most[1]
-        else:
-            fits = after.within(budget)
-        if fits:
+        if after.within(budget):
             return
         if budget.delta == 0 and not isinstance(terms.mechanism, Laplace):
             raise Refused(
