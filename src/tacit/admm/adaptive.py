@@ -125,13 +125,9 @@ def ground_of_consensus(problem: Problem, settings: Settings) -> Ground:
 def _known(agent: LocalProblem, settings: Settings) -> tuple[Vector, Vector, Vector]:
     """Width, start and variance of the noise on the gradient, of an agent's coordinates."""
     noise = settings.variance_on(agent) * np.asarray(agent.objective.deviations) ** 2
-    return _widths(agent), np.asarray(start_point(agent), np.float64), noise
-
-
-def _widths(agent: LocalProblem) -> Vector:
     width = np.asarray(agent.feasible_set.widths, np.float64)
-    largest = float(width.max(initial=0.0)) or 1.0
-    return np.maximum(width, LEAST_WIDTH * largest)  # a coordinate that is fixed takes any step
+    least = LEAST_WIDTH * (float(width.max(initial=0.0)) or 1.0)  # one that is fixed takes any step
+    return np.maximum(width, least), np.asarray(start_point(agent), np.float64), noise
 
 
 def farther(

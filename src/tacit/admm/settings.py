@@ -417,17 +417,13 @@ class Settings:
         Δ = agent.objective.sensitivity(self.mechanism.norm, agent.feasible_set)
         return float(self.mechanism.variance(Δ))
 
-    def _variances(self, problem: Problem) -> list[float]:
-        return [self.variance_on(agent) for agent in problem.agents]
-
     def gradient_noise(self, problem: Problem) -> list[float]:
         """E‖lift(ξ)‖² for each agent: the noise that reaches the gradient in one update."""
-        pairs = zip(self._variances(problem), problem.agents, strict=True)
-        return [variance * agent.objective.lift_energy for variance, agent in pairs]
+        return [self.variance_on(a) * a.objective.lift_energy for a in problem.agents]
 
     def statistic_noise(self, problem: Problem) -> list[float]:
         """σ for each agent: the deviation of the noise on one entry of its statistic."""
-        return [math.sqrt(variance) for variance in self._variances(problem)]
+        return [math.sqrt(self.variance_on(agent)) for agent in problem.agents]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for TOML, JSON and the wire."""

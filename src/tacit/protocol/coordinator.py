@@ -318,7 +318,8 @@ class Coordinator:
                 now = self.journal = now.after(side.round, side.state(), trace)
                 written = time.monotonic()
         state = side.state()
-        charged = self._charged(now.run) if paid else 0
+        states = self._all(Snapshot(now.run), State) if paid else []
+        charged = max((one.charged for one in states), default=0)  # rounds that failed too
         updates = max(settings.rounds + max([0, *now.failed.values()]), charged)
         seeded, secure = self.seed is not None, noise == "secure"
         updates *= settings.local_updates
@@ -524,7 +525,8 @@ class Coordinator:
             self._all(Restore(now.run, release=Release(values), check=False), Agreed)
         elif self.sums is not None:
             self._all(ReleaseOnce(now.run), Curvature)
-            self.journal = now.after(0, {"release": [self.sums.released_sum]}, [])
+            assert self.sums.kept is not None
+            self.journal = now.after(0, {"release": [self.sums.kept.values]}, [])
         seeded = self.seed is not None
         about = plan.release, plan.delta, seeded, not seeded
         privacy = self._stated(release_statement(problem, *about), plan.release)
@@ -542,12 +544,9 @@ class Coordinator:
                         f"Expected no {name} for a released problem: its noise is drawn and paid "
                         "for; got one."
                     )
-            if released.releases:  # of these, should the problem be no released one
-                before = released.mechanism, released.privacy.delta
-                plan = replace(plan, release=before[0], delta=before[1])
-                self._restored(problem, plan, released.releases, "seeded", check=False)
-            else:
-                self._all(self._proposal(problem, plan, "run", "seeded"), Agreed)
+            before = released.mechanism, released.privacy.delta
+            plan = replace(plan, release=before[0], delta=before[1])
+            self._restored(problem, plan, released.releases, "seeded", check=False)
             about = released.mechanism, released.privacy, released.seed
             return Source(released.releases, *about)
         if plan.release is not None:
@@ -560,7 +559,7 @@ class Coordinator:
                 "no ledger can pay for. Nothing was released."
             )
         self._all(self._proposal(problem, plan, self._name, "seeded"), Agreed)
-        privacy = not_private(problem)
+        privacy = release_statement(problem, Noiseless(), 1e-6, False, False)
         if (path := self.checkpoint) is not None:
             known = SavedReleases.load(path) if Path(path).exists() else None
             if known is not None and not isinstance(known.mechanism, Noiseless):
@@ -723,10 +722,6 @@ class Coordinator:
             raise InvalidInput("Expected ledgers on all ranks or on none. Nothing was released.")
         return paid == {True}
 
-    def _charged(self, run: str) -> int:
-        """The most rounds that a ledger paid for; those that failed, and were paid again, too."""
-        return max(state.charged for state in self._all(Snapshot(run), State))
-
     def ask(
         self, requests: Mapping[str, Request], deadline: float | None = None
     ) -> Mapping[str, Answer]:
@@ -877,11 +872,6 @@ class ByMessage:
         state = {name: list(map(np.array, parts)) for name, parts in self.state().items()}
         averages, points, duals = state["average"], state["point"], state["dual"]
         return Progress(self.round, server.w, averages, points, duals, row)
-
-
-def not_private(problem: Problem) -> PrivacyStatement:
-    """Of a run without noise."""
-    return release_statement(problem, Noiseless(), 1e-6, False, False)
 
 
 def check_exact(settings: Settings) -> None:

@@ -242,7 +242,8 @@ def privacy_statement(
         epsilon, delta = total.epsilon, total.delta
         if secure and delta > 0 and updates > settings.updates:
             # the noise makes up for the distance of as many updates as were planned
-            distance = updates * largest_distance(mechanism, _widest(problem))
+            widest = max(a.objective.statistic_size for a in problem.agents)
+            distance = updates * largest_distance(mechanism, widest)
             epsilon = epsilon_of([(mechanism, updates)], delta, distance)
         uncertified = why_uncertified(problem.agents, settings)
     about = mechanism.name, updates, neighbours, seeded, uncertified, secure, PUBLIC
@@ -315,11 +316,6 @@ def with_releases(
     return of_sum(
         found, run.parties, run.colluding, parts, max(size, *(many for *_, many in releases))
     )
-
-
-def _widest(problem: Problem) -> int:
-    """The most numbers in one message."""
-    return max(a.objective.statistic_size for a in problem.agents)
 
 
 def neighbours_of(problem: Problem) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -305,7 +305,7 @@ class Summed:
         self._proposal: Propose
         self._grid: SecureNoise
         self._one: Participant | None = None  # who has the sum
-        self._kept: Release | None = None
+        self.kept: Release | None = None  # the released sum
 
     def ask(
         self, requests: Mapping[str, Request], deadline: float | None = None
@@ -332,13 +332,13 @@ class Summed:
             case Snapshot():
                 return self._state(request)
             case Finish():
-                if self._kept is None or not self.own:  # else parts have gone when they were summed
-                    done = 1 if self._kept else request.round
+                if self.kept is None or not self.own:  # else parts have gone when they were summed
+                    done = 1 if self.kept else request.round
                     self._all(replace(request, run=self._run, round=done), Agreed)
                 return Agreed(request.run)
             case Restore() if request.release is not None:
                 return self._restore(request.release, request.check)
-            case ReleaseOnce() if self._kept is None:
+            case ReleaseOnce() if self.kept is None:
                 self._release()
         assert self._one is not None and self._one.run is not None
         agent = self._one.run.rounds
@@ -364,11 +364,6 @@ class Summed:
         widest = max(self.part.dimension, self._facts[0].size or 0)
         found = replace(privacy, neighbours=about)
         return of_sum(found, len(self.parties), self.colluding, parts, widest)
-
-    @property
-    def released_sum(self) -> Vector:
-        assert self._kept is not None
-        return self._kept.values
 
     @property
     def released(self) -> Problem:
@@ -402,7 +397,7 @@ class Summed:
         masked = self._masked or secure or not self.own
         about = Sum(secrets.randbits(62), names, self.colluding, Δ, masked)
         self._grid = shared_noise(about, mechanism, updates, delta, size, secure)
-        self._proposal, self._kept, self._run = proposal, None, proposal.run
+        self._proposal, self.kept, self._run = proposal, None, proposal.run
         if own is None or not own.resumed:
             if release and own is not None:  # where they keep nothing, each is a run of its own
                 self._run += f"-{secrets.token_hex(6)}" if secure else ""
@@ -458,7 +453,7 @@ class Summed:
         assert mechanism is not None
         Δ = summed(self._facts, self.colluding).read_two or 0.0
         statistics = public.of_sum(self.part.objective, many).statistics()
-        self._kept = release
+        self.kept = release
         copy = statistics.released_objective(release.values, math.sqrt(mechanism.variance(Δ)), 1)
         self._begin(copy, self._proposal.settings)
 
@@ -486,8 +481,8 @@ class Summed:
             raise InvalidInput("Expected ledgers of all agents or of none. Nothing was released.")
         if not request.run:
             return State(paid == {True})
-        if self._proposal.release is not None and self._kept is None:
+        if self._proposal.release is not None and self.kept is None:
             self._release()
-        one = self._one.handle(request) if known or self._kept else None  # type: ignore[union-attr]
+        one = self._one.handle(request) if known or self.kept else None  # type: ignore[union-attr]
         arrays = one.arrays if isinstance(one, State) else ()
-        return State(paid == {True}, charged, b"", arrays, self._kept)
+        return State(paid == {True}, charged, b"", arrays, self.kept)

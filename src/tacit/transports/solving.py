@@ -11,11 +11,10 @@ from pathlib import Path
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Asked, Settings
 from tacit.errors import InvalidInput, count
-from tacit.objectives import public
 from tacit.planning import Plan, least_noise
 from tacit.privacy.accounting import calibrate
-from tacit.privacy.mechanisms import Mechanism, Noiseless
-from tacit.protocol.coordinator import Coordinator, not_private
+from tacit.privacy.mechanisms import Mechanism
+from tacit.protocol.coordinator import Coordinator
 from tacit.protocol.release import Released
 from tacit.protocol.result import Progress, Result
 from tacit.sets.feasible_set import require_64_bits
@@ -211,13 +210,3 @@ def read(
     if coordinator.sums is not None:
         return Released(coordinator.sums.released, *about)
     return Released.of(problem, *about)
-
-
-def without_noise(problem: Problem) -> Released:
-    """The problem itself as if it were public, for exact steps: such a run is not private."""
-    copies = [
-        agent.with_objective(public.without_noise(agent.objective), name)
-        for name, agent in zip(problem.names, problem.agents, strict=True)
-    ]
-    statement = not_private(problem)
-    return Released(Problem(copies, problem.penalties), (), Noiseless(), statement, None)
