@@ -89,7 +89,7 @@ def test_what_was_changed_is_counted(tmp_path, monkeypatch, command):
     assert "values clipped to their range: [red]x 2" in said
     assert "values of no known category: c 2" in said
     assert "missing values filled in: [red]x 1, c 1" in said
-    assert "test error" not in said and "\n[red]x  " in said and "\nc=u  " in said
+    assert "test records" not in said and "\n[red]x  " in said and "\nc=u  " in said
     document = json.loads(command(*words, "--json", "--out", "again"))
     assert document["not_covered"]["test_error"] is None and document["records"] == 6
     assert document["not_covered"]["unknown"] == {"c": 2}
@@ -418,8 +418,8 @@ def test_every_number_of_a_fit_follows_from_the_table(tmp_path, monkeypatch, com
     assert saved["test_error"] == hidden["test_error"]
     said = [line.split("│") for line in command(*words, "--out", "again").splitlines()]
     cells = {row[1].strip(): row[2].strip() for row in said if len(row) > 2}
-    (own,) = (v for k, v in cells.items() if "test error (10 records" in k)
-    (other,) = (v for k, v in cells.items() if k.startswith("the same if all were"))
+    (own,) = (v for k, v in cells.items() if "rror on test records" in k)
+    (other,) = (v for k, v in cells.items() if k.startswith("The same for a constant guess"))
     assert (own, other) == shown
     (score,) = found["scores"].values()
     weights = score["coefficients"] | {"(intercept)": score["intercept"]}

@@ -662,16 +662,7 @@ def _print_fit(
             document["scores"] = {str(s.pop("class", "prediction")): s for s in scores}
         print(json.dumps(document))
         return
-    errors = []
-    if error is not None:
-        which = "test error" if classes else "mean absolute test error"
-        one, other = (f"{100 * x:.2f} %" if classes else f"{x:.4g}" for x in (error, guess))
-        ignoring = "the largest class" if classes else "the median of the others"
-        errors = [
-            (f"{which} ({len(data.test)} records; not covered)", one),
-            (f"the same if all were {ignoring} (not covered)", other),
-        ]
-    from tacit.report.outcome import price_in_words
+    from tacit.report.outcome import outcome
 
     secret = "training objective (not covered: keep secret)"
     learnt = f"{len(classes)} classes" if classes else "a number to predict"
@@ -679,7 +670,7 @@ def _print_fit(
         f"{len(result.names)} agents, {len(train)} records, {learnt}",
         ("", ""),
         [
-            *errors,
+            *((f"{word} (not covered)", value) for word, value in outcome(tested)),
             ("objective of what was released" if privacy.once else secret, f"{objective:.4g}"),
             *((name.replace("_", " "), _shown_choice(value)) for name, value in chosen.items()),
             ("rounds, local updates", f"{rounds}, {local_updates}"),
@@ -696,8 +687,6 @@ def _print_fit(
     if "targets_clipped" in hidden:
         changed.append(f"{hidden['targets_clipped']} targets clipped to their range")
     changed += changes_in_words(data.changes)
-    if price is not None:
-        print(f"What privacy costs (not covered: keep secret): {price_in_words(price)}.")
     print(f"What was changed (not covered: keep secret): {'; '.join(changed)}.")
     if doubts := look(hidden, error, guess, 0 if data.test is None else len(data.test)):
         print(f"Look: {'; '.join(doubts)}. (Not covered: keep secret.)")

@@ -67,6 +67,7 @@ NO_INTERVALS = (
     "No intervals: with noise in every round, clipping and an unfinished path bias coefficients by "
     "amounts that no release bounds. tacit.learn.PrivateMoments gives intervals."
 )
+PER_UNIT = "Per unit of the data, for rows that are no longer than the norm."
 UNSAID = "Do not publish what is below: its privacy statement cannot be shown."
 RELEASED = "noise", "ledgers", "aggregation", "colluding"  # how a mean is, as the run after it
 READ = "ranges_", "target_range_", "mean_", "length_"  # what is released before a run
@@ -228,7 +229,8 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             table = np.hstack([table, table * np.append(slopes, np.nan)[:, None]])
         cells = [["" if math.isnan(x) else f"{x:.4g}" for x in row] for row in table]
         rows = [[name, *row] for name, row in zip(names, cells, strict=True)]
-        return "\n".join([*aligned([["", *head], *rows]), NO_INTERVALS])
+        said = [NO_INTERVALS, PER_UNIT][: 1 + (len(head) > self._outputs)]
+        return "\n".join([*aligned([["", *head], *rows]), *said])
 
     def _columns(self, before: Any) -> tuple[list[str], Vector]:
         """Names of the columns and the intercept, and what of a column one unit of the data is."""
