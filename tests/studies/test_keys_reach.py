@@ -114,6 +114,7 @@ TESTED = """
 target = "churn"
 classes = ["no", "yes"]
 feature_map = "fourier"
+centring_share = 0.05
 [learn.ranges]
 age = [18, 90]
 [evaluation]
@@ -223,10 +224,12 @@ def test_keys_of_a_classifier(tmp_path):
     assert (type(f).__name__, f.level, number.kind.rules.drop) == ("Quantile", 0.9, ("note",))
     assert number.kind.unfitted().target_range == (-1.0, 3.0) and number.kind.rules.log == ("fee",)
     tested = loaded(tmp_path, TESTED)
-    about = tested.kind.evaluation
-    assert (about.epsilon, about.share, tested.kind.steps[1].columns) == (0.5, 0.25, 256)
+    assert tested.kind.STAGE == "first-1" and tested.kind.fit.unfitted().centring_share == 0.05
+    fit = tested.kind.fit
+    about = fit.evaluation
+    assert (about.epsilon, about.share, fit.steps[1].columns) == (0.5, 0.25, 256)
     assert [about.held_out(n).sum() for n in "AB"] == [10, 20]
-    assert (tested.kind.normaliser, tested.kind.record_bound) == (90, 60)
+    assert (fit.normaliser, fit.record_bound) == (90, 60)
     assert about.noise.noise_multiplier == pytest.approx(
         calibrate("gaussian", 0.5, 1e-5, 1).noise_multiplier, rel=1e-5
     )

@@ -246,3 +246,35 @@ def test_the_example_of_wards(tmp_path):
     result = conduct(study, folder / "out", Here(there))
     assert result.privacy.certified and 3.9 < result.privacy.epsilon <= 4.0
     assert PrivateEvaluation.load(folder / "out").records_ == 88
+
+
+WIDE = 'target_range = ["auto", -200, 300]'
+
+
+@pytest.mark.parametrize(("target", "colluding"), [(CLASSES, None), (CLASSES, 1), (WIDE, None)])
+def test_ranges_a_mean_and_lengths_are_first_steps(tmp_path, target, colluding):
+    learn = 'centring_share = "auto"' if target == CLASSES else ""
+    write(tmp_path, target, 38.0, 8.0, colluding, learn)
+    text = (tmp_path / "columns.toml").read_text().replace("[18, 90]", '["auto", -500, 500]')
+    (tmp_path / "columns.toml").write_text(text)
+    study = Study.load(tmp_path)
+    assert study.kind.STAGE == "first-1"
+    result = run(study, tmp_path)
+    model = load_model(tmp_path / "out")[-1]
+    low, high = model.ranges_[0]
+    assert -0.3 < low < 18 / 500 < 90 / 500 < high < 0.3
+    if target == CLASSES:
+        assert model.length_ > 0 and np.abs(model.mean_).max() > 0
+        assert "sum of its rows" in result.privacy.before
+    else:
+        assert -10 < model._range[0] < -1 and 2 < model._range[1] < 20
+    assert "histogram" in result.privacy.before and "histogram" in result.privacy.after
+    assert result.privacy.epsilon <= 38.0
+    for name in SIZES:
+        own = load_model(tmp_path / f"own-{name}")[-1]
+        assert own.get_params() == model.get_params() and own.privacy_.epsilon > 30
+        np.testing.assert_array_equal(own.coef_, model.coef_)
+        said = json.loads((tmp_path / f"own-{name}" / "statement.json").read_text())
+        assert said["epsilon"] == pytest.approx(result.privacy.epsilon, rel=1e-3)
+        spent = tacit.Ledger(tmp_path / f"{name}.db").spent.epsilon
+        assert 0.95 * 38 < spent <= 38

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -465,9 +465,43 @@ def prepare(
     X, targets, names, owner = _checked(model, X, y, agents)
     public = sizes(owner)
     secure = model.noise == "secure" or (model.noise is None and bool(model.ledgers))
+    first = first_of(model, X.shape[1], public, secure)
+
+    def settings(problem: Problem) -> Any:
+        """Planned for all agents, or for one that has all records, where they are added up."""
+        if model.aggregation:
+            all_of_it = {"normaliser": len(owner), "record_bound": len(owner)}
+            one = model._without_records(names[:1], (X.dtype, targets.dtype), **all_of_it)
+            problem = as_summed(one, model.colluding, len(names))
+        return model._settings(problem, first.epsilon)
+
+    how = {"seed": seed, **{name: getattr(model, name) for name in RELEASED}}
+    sums = Sums(names, owner, model.neighbours, model.total_delta, how)
+    if first.of_ranges is not None or first.of_mean is not None:
+        # what can be refused is refused before anything is paid
+        like = model._without_records(names, (X.dtype, targets.dtype), **public)
+        then = _cost(settings(like))
+        release_first(model, first, X, targets, sums, then, folder)
+        targets = model._targets(y)
+    problem = model._problem(X, targets, names, owner)
+    chosen = settings(problem)
+    model.release_mechanism_ = _cost(chosen)[0]
+    return problem, chosen
+
+
+class First(NamedTuple):
+    """The noise of what is released before a run, of each stage of ranges and of a mean, where
+    they are, and the ε that is left."""
+
+    of_ranges: Mechanism | None
+    of_mean: Mechanism | None
+    epsilon: float | None
+
+
+def first_of(model: LinearEstimator, columns: int, public: dict[str, float], secure: bool) -> First:
+    """How a budget is shared, from public numbers; the model's length is 1 until it is known."""
 
     def first(share: float | None, epsilon: float | None) -> tuple[Mechanism | None, float | None]:
-        """The noise of what is released before the run, if it is, and the ε that is left."""
         if share is None or (epsilon is None and model.calibration == "certified"):
             return None if share is None else Noiseless(), epsilon
         if epsilon is None or model.calibration != "certified":
@@ -478,45 +512,38 @@ def prepare(
         return shared(model.mechanism, epsilon, model.total_delta, share, secure)
 
     of_ranges, epsilon = first(model._range_share(), model.total_epsilon)
-    model.centring_share_ = share = model._share(X.shape[1], **public)
+    model.centring_share_ = share = model._share(columns, **public)
     of_mean, epsilon = first(share, epsilon)
+    if of_mean is not None and model._keeps_length(columns, **public):
+        model.length_ = 1.0  # for sizes
+    return First(None if of_ranges is None else of_a_stage(of_ranges), of_mean, epsilon)
 
-    def settings(problem: Problem) -> Any:
-        """Planned for all agents, or for one that has all records, where they are added up."""
-        if model.aggregation:
-            all_of_it = {"normaliser": len(owner), "record_bound": len(owner)}
-            one = model._without_records(names[:1], (X.dtype, targets.dtype), **all_of_it)
-            problem = as_summed(one, model.colluding, len(names))
-        return model._settings(problem, epsilon)
 
-    how = {"seed": seed, **{name: getattr(model, name) for name in RELEASED}}
-    sums = Sums(names, owner, model.neighbours, model.total_delta, how)
+def release_first(
+    model: LinearEstimator,
+    first: First,
+    X: Vector,
+    targets: Vector,
+    sums: Sums,
+    then: tuple[Mechanism, int],
+    folder: str | Path | None = None,
+) -> None:
+    """Release ranges and a mean, and keep them in the model; ledgers are to pay for the run, which
+    comes ``then``, too."""
     at = None if folder is None else Path(folder)
-    if of_mean is not None and model._keeps_length(X.shape[1], **public):
-        model.length_ = 1.0  # until it is known: for sizes
-    if of_ranges is not None or of_mean is not None:
-        # what can be refused is refused before anything is paid
-        like = model._without_records(names, (X.dtype, targets.dtype), **public)
-        then = _cost(settings(like))
-    if of_ranges is not None:
-        of_ranges = of_a_stage(of_ranges)
-        after = then if of_mean is None else together((of_mean, 1), then)
-        model._read_ranges(X, targets, sums, of_ranges, after, at)
+    if first.of_ranges is not None:
+        after = then if first.of_mean is None else together((first.of_mean, 1), then)
+        model._read_ranges(X, targets, sums, first.of_ranges, after, at)
         many = BINS * (X.shape[1] + model.narrow_target)
-        model.first_releases_.append((of_ranges, STAGES, many))
-        targets = model._targets(y)
-    if of_mean is not None:
+        model.first_releases_.append((first.of_ranges, STAGES, many))
+    if first.of_mean is not None:
         parts, B, d = model._means(X, sums), model.longest_given, X.shape[1]
         checkpoint = None if at is None else at / "mean.npz"
-        found = sums.mean(parts, of_mean, "centring", then=then, checkpoint=checkpoint)
+        found = sums.mean(parts, first.of_mean, "centring", then=then, checkpoint=checkpoint)
         kept = model.length_ is not None
-        mean = mean_and_length(found, sums.deviation(parts, of_mean), B, kept)
+        mean = mean_and_length(found, sums.deviation(parts, first.of_mean), B, kept)
         model.mean_, model.length_ = mean[:d], float(mean[-1]) if kept else None
-        model.first_releases_.append((of_mean, 1, len(mean)))
-    problem = model._problem(X, targets, names, owner)
-    chosen = settings(problem)
-    model.release_mechanism_ = _cost(chosen)[0]
-    return problem, chosen
+        model.first_releases_.append((first.of_mean, 1, len(mean)))
 
 
 def rebuilt(model: LinearEstimator, X: Any, y: Any, agents: Any, read: dict[str, Any]) -> Problem:

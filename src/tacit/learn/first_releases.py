@@ -54,12 +54,21 @@ class Sums:
     delta: float = 0.0
     how: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def parties(self) -> int:
+        return len(self.names)
+
+    @property
+    def sizes(self) -> dict[str, float]:
+        """Of all records, and of the largest agent's: public."""
+        return sizes(self.owner)
+
     def parts(
         self, rows: Vector, B: float, B1: float | None = None, asked: str = ""
     ) -> list[LocalProblem]:
         """The agents, each with the mean of its rows, no longer than B, or B1 in L1."""
         public: Any = {"feature_norm": B, "feature_norm_1": B1, "neighbours": self.neighbours}
-        public |= sizes(self.owner)
+        public |= self.sizes
         box = Box(-B, B, size=rows.shape[1])
         return [
             LocalProblem(Mean(rows[self.owner == p], **public), box, None, str(name), asked)
@@ -72,7 +81,7 @@ class Sums:
             return 0.0
         f: Any = parts[0].objective
         each = mechanism.variance(f.statistics().sensitivity(mechanism.norm))
-        summed = noises_of(len(parts), self.how.get("aggregation"), self.how.get("colluding"))
+        summed = noises_of(self.parties, self.how.get("aggregation"), self.how.get("colluding"))
         return math.sqrt(each * summed) / float(f.normaliser)
 
     def mean(self, parts: list[LocalProblem], mechanism: Mechanism, run: str, **how: Any) -> Vector:

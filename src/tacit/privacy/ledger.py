@@ -199,6 +199,14 @@ class Spend:
             return Spend(more)
         return Spend(more, Spend(self.alone.updates + Counter({terms.alone: updates})))
 
+    def and_then(self, parts: Iterable[tuple[Mechanism, int]]) -> Spend:
+        """With what is planned, each mechanism with its count."""
+        more: Counter[tuple[Mechanism, float]] = Counter()
+        for mechanism, n in parts:
+            more[mechanism, 0.0] += n
+        alone = None if self._alone is None else self._alone.and_then(parts)
+        return Spend(self.updates + more, alone)
+
     @property
     def parts(self) -> list[tuple[Mechanism, int]]:
         return [(mechanism, n) for (mechanism, _), n in self.updates.items()]

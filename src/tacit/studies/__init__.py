@@ -3,6 +3,7 @@
 job             the kind [objective] and [set]: jobs of one process, and studies
 grid            the kind [power]: a grid in zones
 classifier      the kind [learn]: a model of tables
+first           its first steps: ranges, and a mean that rows are centred by
 evaluation      its last step: how good the model is, on records that were held out
 moments         the kind [moments]: one release of a table
 study           what all parties know of a study, kinds of problems, keys and names in TOML

@@ -24,18 +24,23 @@ from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import EPSILONS, InvalidInput, choice, count, positive, probability
 from tacit.files import read_npz
 from tacit.learn import MODELS, Box
+from tacit.learn.centring import WORDS as MEAN
 from tacit.learn.classifiers import public_classes
-from tacit.learn.estimators import adopt
+from tacit.learn.estimators import First, adopt, first_of, release_first
 from tacit.learn.features import PublicColumns, PublicComponents, PublicRange, RandomFourier
 from tacit.learn.first_releases import shared
 from tacit.learn.model import save_model
+from tacit.learn.ranges import STAGES
+from tacit.learn.ranges import WORDS as RANGES
 from tacit.planning import Plan
 from tacit.privacy.accounting import calibrate
-from tacit.privacy.mechanisms import Mechanism
+from tacit.privacy.mechanisms import Mechanism, Noiseless
 from tacit.protocol.result import Result
-from tacit.protocol.statement import PrivacyStatement
+from tacit.protocol.statement import PrivacyStatement, with_releases
+from tacit.studies.first import FirstKind, Told
 from tacit.studies.party_file import PartyFile
 from tacit.studies.study import (
+    Cost,
     Kind,
     agents_of,
     public_name,
@@ -50,7 +55,7 @@ from tacit.tables import RULES, Rules
 SECTION = {
     *RULES,
     *("columns", "model", "level", "normaliser", "record_bound", "neighbours"),
-    *("feature_norm", "bound", "feature_map"),
+    *("feature_norm", "bound", "feature_map", "centring_share"),
 }
 ADVICE = (
     "A study takes text by [learn.categories] and missing values by [learn.fill], which its "
@@ -98,11 +103,13 @@ class ClassifierKind(Kind):
     estimator: dict[str, Any]  # its public settings
     spending: dict[str, Any]
     evaluation: Evaluation | None
+    first: First
+    known: tuple[Vector, ...] = ()  # solutions of the first steps (``first.py``)
 
     KEYS = ("learn", "agents", "evaluation")
 
     @classmethod
-    def read(cls, data: dict[str, Any], folder: Path) -> ClassifierKind:
+    def read(cls, data: dict[str, Any], folder: Path) -> Kind:
         section = data["learn"]
         refuse_unknown(section, SECTION, "[learn]")
         rules, files = _rules(section, folder)
@@ -121,6 +128,10 @@ class ClassifierKind(Kind):
             if name != "quantile":
                 raise InvalidInput("Expected level in [learn] for model = 'quantile' only.")
             estimator["level"] = section["level"]
+        if not number:
+            estimator["centring_share"] = _share(section.get("centring_share", "none"))
+        elif "centring_share" in section:
+            raise InvalidInput("Expected centring_share in [learn] with classes only.")
         spent = _spending(data)
         if name != "logistic" and "calibration" in spent:
             raise InvalidInput(f"Expected no calibration of model = {name!r}: it is certified.")
@@ -128,31 +139,79 @@ class ClassifierKind(Kind):
         evaluation = _evaluation(data, agents, spent)
         sizes, maps = _sizes(section, agents, evaluation), _steps(rules, section, folder)
         public = tuple(agents), (*files, *_map_file(section)), rules
-        kind = cls(*public, *sizes, maps, name, estimator, spent, evaluation)
+        if rules.auto:
+            if len(maps) > 1:
+                raise InvalidInput("Expected ranges [low, high] with a feature_map, got auto.")
+            estimator["ranges"] = rules.read(maps[0].get_feature_names_out().tolist())
+            estimator |= {"narrow_target": rules.target in rules.auto} if number else {}
+        first = First(None, None, spent["total_epsilon"])
+        kind = cls(*public, *sizes, maps, name, estimator, spent, evaluation, first)
+        kind = replace(kind, first=first_of(kind._estimator(), kind._columns, kind._sizes, True))
         kind.plan(kind._without_records())
-        return kind
+        found = kind.knowing()
+        found.public_part()  # what can be refused is refused here
+        return found
+
+    def knowing(self, *solutions: Vector) -> Kind:
+        """The same with these solutions too: the fit, or what comes before it."""
+        kind = replace(self, known=(*self.known, *solutions))
+        return kind if len(kind.known) == len(self.noises) else FirstKind.of(kind)
 
     @property
-    def then(self) -> tuple[Mechanism, ...]:
-        return () if self.evaluation is None else (self.evaluation.noise,)
+    def noises(self) -> tuple[Mechanism, ...]:
+        """Of the first steps."""
+        ranges, mean, _ = self.first
+        return (*([ranges] * STAGES if ranges else ()), *([mean] if mean else ()))
+
+    @property
+    def then(self) -> tuple[tuple[Mechanism, int], ...]:
+        return () if self.evaluation is None else ((self.evaluation.noise, 1),)
+
+    @property
+    def cost(self) -> tuple[Mechanism, int]:
+        """Of the fit alone."""
+        plan = self.plan(self._without_records())
+        run = plan.settings.mechanism, plan.settings.updates
+        return (plan.release, 1) if plan.release else run
 
     def after(self, solution: Vector) -> Kind | None:
         from tacit.studies.evaluation import EvaluationKind
 
         return None if self.evaluation is None else EvaluationKind.of(self, solution)
 
-    def unfitted(self) -> Any:
-        """The estimator that all parties agree on."""
+    def unfitted(
+        self, agent: str = "", rows: Vector | None = None, targets: Vector | None = None
+    ) -> Any:
+        """The estimator that all parties agree on, with what is known of ranges and a mean. With an
+        agent's records it raises ``NotYet`` where a sum is not known."""
+        model = self._estimator()
+        first_of(model, self._columns, self._sizes, True)  # which the length follows from
+        if agent or (self.noises and len(self.known) == len(self.noises)):
+            rows, targets = self.nothing if rows is None or targets is None else (rows, targets)
+            how = {k: self.estimator.get(k) for k in ("aggregation", "colluding")}
+            whose = np.array([agent]), np.zeros(len(rows), int), model.neighbours, model.total_delta
+            about: Any = {"public": self._sizes, "agents": len(self.agents)}
+            if self.rules.target_range is not None:
+                targets = model._targets(targets)
+            told = Told(*whose, how, **about, known=iter(self.known))
+            release_first(model, self.first, rows, targets, told, (Noiseless(), 0))
+        return model
+
+    @property
+    def _sizes(self) -> dict[str, float]:
+        return {"normaliser": float(self.normaliser), "record_bound": float(self.record_bound)}
+
+    def _estimator(self) -> Any:
         own = dict(self.estimator)
         if self.rules.target_range is not None:
             own["target_range"] = self.rules.target_range
         else:
             own["classes"] = list(self.rules.classes or ())
-            own["centring_share"] = None  # a study has no release before its run
         own |= {key: self.spending[key] for key in OF_ESTIMATORS if key in self.spending}
         kind: Any = getattr(tacit.learn, MODELS[self.model][0])
         model = kind(self.spending["total_epsilon"], **own)
         model.n_features_in_, model.n_agents_ = self._columns, len(self.agents)
+        model.first_releases_ = []
         if "classes" in own:
             model.classes_ = np.unique(np.asarray(own["classes"]))
         return model
@@ -174,9 +233,9 @@ class ClassifierKind(Kind):
     ) -> LocalProblem:
         """An agent's problem, of mapped features."""
         model = model or self.unfitted()
-        sizes = {"normaliser": self.normaliser, "record_bound": float(self.record_bound)}
-        rows, feasible_set = model._rows(features), model._set(self._columns)
-        found: LocalProblem = model._agent(agent, rows, targets, feasible_set, **sizes)
+        rows = model._rows(features)
+        feasible_set = model._set(rows.shape[1] - 1)  # beside the intercept
+        found: LocalProblem = model._agent(agent, rows, targets, feasible_set, **self._sizes)
         return found
 
     def _without_records(self) -> Problem:
@@ -216,9 +275,9 @@ class ClassifierKind(Kind):
 
     def plan(self, problem: Problem) -> Plan:
         others = {k: v for k, v in self.spending.items() if k not in OF_ESTIMATORS}
-        epsilon = others.pop("total_epsilon")
+        del others["total_epsilon"]
         known = self._without_records() if len(problem.agents) > 1 else problem  # the sum of all
-        found = self.unfitted()._settings(known, epsilon, **others)
+        found = self.unfitted()._settings(known, self.first.epsilon, **others)
         return found if isinstance(found, Plan) else Plan(found, None, found.delta)
 
     def stated(self, result: Result) -> Result:
@@ -231,6 +290,19 @@ class ClassifierKind(Kind):
         self._part(self.agents[0], *self.nothing, model)  # which tells what was planned
         adopt(model, self.normaliser, result)
         return model
+
+    def total(self, own: Cost, before: Cost | None) -> PrivacyStatement:
+        said, model = super().total(own, before), self.unfitted()
+        if not model.first_releases_:
+            return said
+        words = [RANGES] * (model.ranges_ is not None) + [MEAN] * (model.mean_ is not None)
+        about = own.mechanism, self.size_of(said), model.first_releases_, " and ".join(words)
+        return with_releases(said, *about)
+
+    def size_of(self, said: PrivacyStatement) -> int:
+        """How many numbers one message of the fit has."""
+        f: Any = self.public_part().objective
+        return int(f.statistics().size if said.once else f.statistic_size)
 
     def assumed(self, delta: float) -> str:
         words: str = self.unfitted()._assumed(self.normaliser, delta)
@@ -254,8 +326,6 @@ class ClassifierKind(Kind):
 def _rules(section: dict[str, Any], folder: Path) -> tuple[Rules, tuple[str, ...]]:
     """Rules of the columns, in [learn] or in a file that travels with the study; and its name."""
     rules, files = rules_in(section, folder, "[learn]")
-    if rules.auto:
-        raise InvalidInput("Expected public ranges in a study, which has one run, got auto.")
     if rules.target is None:
         raise InvalidInput("Expected target in [learn]; not given.")
     if rules.classes is None and rules.target_range is None:
@@ -265,6 +335,13 @@ def _rules(section: dict[str, Any], folder: Path) -> tuple[Rules, tuple[str, ...
     if not rules.features:
         raise InvalidInput("Expected features in [learn], or a range or categories by column.")
     return rules, files
+
+
+def _share(value: Any) -> Any:
+    """Of the budget, for a mean that rows are centred by."""
+    if value in ("auto", "none"):
+        return "auto" if value == "auto" else None
+    return probability("centring_share in [learn]", value)
 
 
 def _steps(rules: Rules, section: dict[str, Any], folder: Path) -> tuple[Any, ...]:

@@ -66,15 +66,18 @@ def conduct(
             )
         return found
     status = Status(folder, study.name, study.agents, report)
-    parties, done = Parties(study.agents, line, status), list[tuple[Result, Cost]]()
+    parties, result = Parties(study.agents, line, status), None
     step: Study | None = study
+    cost: Cost | None = None
     while step is not None:
         found, mechanism = _run(step, folder, parties)
-        cost = step.kind.total(found.privacy, done[-1][1] if done else None)
-        done.append((found, Cost(cost, mechanism)))
+        cost = Cost(step.kind.total(Cost(found.privacy, mechanism), cost), mechanism)
         step.kind.write_outcome(folder, found)
+        if not step.kind.STAGE:
+            result = step.kind.stated(found)
         step = step.after(found.solution)
-    result = dataclasses.replace(done[0][0], privacy=done[-1][1].privacy)
+    assert result is not None and cost is not None
+    result = dataclasses.replace(result, privacy=cost.privacy)
     result.save(folder)
     for path in folder.glob("state*.npz"):
         path.unlink()
@@ -111,7 +114,7 @@ def _run(study: Study, folder: Path, parties: Parties) -> tuple[Result, Mechanis
     if study.rehearsal is not None:
         said = dataclasses.replace(result.privacy, uncertified=REHEARSAL)
         result = dataclasses.replace(result, privacy=said)
-    return study.kind.stated(result), plans[-1].release or plans[-1].settings.mechanism
+    return result, plans[-1].release or plans[-1].settings.mechanism
 
 
 class Parties:

@@ -26,7 +26,6 @@ import numpy as np
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Settings
-from tacit.errors import InvalidInput
 from tacit.learn.evaluation import Cells, PrivateEvaluation, cells_of, in_cells, layout_of
 from tacit.learn.released_table import assumed
 from tacit.objectives.moments import Counts
@@ -66,12 +65,9 @@ class EvaluationKind(Kind):
 
     @cached_property
     def model(self) -> Any:
-        """Guarantee: a point outside of the feasible set is no model: scores are finite, whatever
-        the records, and no record decides whether there is an answer."""
-        W, z = self.fit.public_part().feasible_set, np.asarray(self.solution)
-        if not float(W.violation(z)) <= W.tolerance(z.dtype):
-            raise InvalidInput("Expected a solution in the feasible set to evaluate, got another.")
-        return self.fit.fitted(z)
+        """Of a point of the feasible set (``Study.after``), so that scores are finite, whatever the
+        records: none decides whether there is an answer."""
+        return self.fit.fitted(self.solution)
 
     @cached_property
     def cells(self) -> Cells:
@@ -107,13 +103,12 @@ class EvaluationKind(Kind):
     def assumed(self, delta: float) -> str:
         return assumed(self._records, delta)
 
-    def total(self, own: PrivacyStatement, before: Cost | None) -> PrivacyStatement:
+    def total(self, own: Cost, before: Cost | None) -> PrivacyStatement:
         assert before is not None
-        said, f = before.privacy, self.fit.public_part().objective
-        size = f.statistics().size if said.once else f.statistic_size
-        cells = math.prod(map(len, self.cells.values()))
-        tested = (self.about.noise, own.updates, cells)
-        found = with_releases(said, before.mechanism, size, [tested], said.before)
+        said, cells = before.privacy, math.prod(map(len, self.cells.values()))
+        releases = [(own.mechanism, own.privacy.updates, cells), *self.model.first_releases_]
+        about = before.mechanism, self.fit.size_of(said), releases, said.before
+        found = with_releases(said, *about)
         return replace(found, after=WORDS, assumed=f"{said.assumed} {HELD}")
 
     def _released(self, point: Vector, privacy: PrivacyStatement) -> PrivateEvaluation:

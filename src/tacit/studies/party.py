@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,8 +47,7 @@ def party(study: Study, file: PartyFile, folder: Path | None = None) -> Particip
     """
     problem = study.problem_of(file.agent, file)
     ledger = LimitedLedger(file, study.rehearsal is not None)
-    then = Spend(Counter({(noise, 0.0): 1 for noise in study.kind.then}))
-    rules = PartyRules(Step(study, problem, then), file, ledger, folder)
+    rules = PartyRules(Step(study, problem, Spend()), file, ledger, folder)
     place = study.agents.index(file.agent)
     if study.roster is not None:  # before anything is agreed to
         identity_of(study, file)
@@ -58,7 +56,7 @@ def party(study: Study, file: PartyFile, folder: Path | None = None) -> Particip
 
 @dataclass(frozen=True)
 class Step:
-    """One run of a study, with what others of it have ``spent`` or are to spend; ``after`` one."""
+    """One run of a study, with what those before it have ``spent``, the last of them ``after``."""
 
     study: Study
     problem: LocalProblem
@@ -89,7 +87,7 @@ class PartyRules:
 
     def agree(self, proposal: Propose) -> Own:
         step = self._step(proposal.study)
-        self.ledger.others = step.spent
+        self.ledger.others = step.spent.and_then(step.study.kind.then)
         if RELEASES.match(printable("a run's name", proposal.run, LONGEST_NAME)):
             # names are kept in the ledger for good, where those of releases are others (``Terms``)
             raise InvalidInput("Expected a run's name, got that of a release. Nothing was charged.")
@@ -159,22 +157,20 @@ class PartyRules:
             if point.shape != (problem.dimension,) or not np.isfinite(point).all():
                 raise Refused(f"Expected {problem.dimension} finite numbers as solution.")
         said, paid = self.statement(participant, run, study), self._paid(run, problem)
-        mechanism = paid[0].mechanism
-        total = Cost(study.kind.total(said, step.before), mechanism)
+        noise, stage = run.reader or run.settings, study.kind.STAGE
+        cost = study.kind.total(Cost(said, noise.mechanism), step.before)
+        total = Cost(cost, noise.mechanism)
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
-            study.kind.write_own(self.folder, problem, point, said)
-            told = {
-                "run": step.after or run.name,
-                "study": self.study.digest,
-                **total.privacy.to_dict(),
-            }
+            study.kind.write_own(self.folder, problem, point, said if stage else cost)
+            told = {"run": (stage and step.after) or run.name, "study": self.study.digest}
+            told |= cost.to_dict()
             write_atomically(self.folder / "statement.json", json.dumps(told, indent=2).encode())
             log.info("Run %r is finished; the party's own part is in %s.", run.name, self.folder)
         del self.steps[self.steps.index(step) + 1 :]
         if (then := study.after(outcome.solution)) is not None:
             part = then.problem_of(self.file.agent, self.file)
-            self.steps.append(Step(then, part, Spend().plus(*paid), total, run.name))
+            self.steps.append(Step(then, part, step.spent.plus(*paid), total, run.name))
 
     def _paid(self, run: Run, problem: LocalProblem) -> tuple[Terms, int]:
         """The terms of a finished run, and the updates that were charged."""

@@ -99,8 +99,8 @@ class Kind:
         raise NotImplementedError
 
     @property
-    def then(self) -> tuple[Mechanism, ...]:
-        """The noise of releases to come after the run."""
+    def then(self) -> tuple[tuple[Mechanism, int], ...]:
+        """The noise of what is to come after the run, each with its count."""
         return ()
 
     def after(self, solution: Vector) -> Kind | None:
@@ -132,9 +132,9 @@ class Kind:
         """The result, its statement with all that this kind takes for public."""
         return result
 
-    def total(self, own: PrivacyStatement, before: Cost | None) -> PrivacyStatement:
+    def total(self, own: Cost, before: Cost | None) -> PrivacyStatement:
         """Of this run and of all ``before`` it."""
-        return own
+        return replace(own.privacy, assumed=self.assumed(own.privacy.delta))
 
     def assumed(self, delta: float) -> str:
         """What a statement takes for public."""
@@ -216,10 +216,15 @@ class Study:
         """The study that follows once this one's solution is known to all; None after the last.
 
         Guarantee: its digest, and the question that ledgers keep its releases under, are those of
-        this study and of every bit of the solution.
+        this study and of every bit of the solution, which is a point of the feasible set.
         """
         if (kind := self.kind.after(solution)) is None:
             return None
+        W = self.kind.public_part().feasible_set
+        if not float(W.violation(solution)) <= W.tolerance(solution.dtype):
+            raise InvalidInput(
+                "Expected a solution in the feasible set to go on from, got another."
+            )
         bits = np.ascontiguousarray(solution, solution.dtype.newbyteorder("<"))
         digest, question = (
             hashlib.sha256(f"{of} {bits.dtype.str} ".encode() + bits.tobytes()).hexdigest()
