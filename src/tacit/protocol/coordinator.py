@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -308,11 +308,7 @@ class Coordinator:
             now = now.after(0, side.state(), [])  # the key is kept before anything is released
         self.journal, trace, written = now, now.trace.tolist(), time.monotonic()
         columns = results.TRACE if own else results.SERVER_TRACE
-        while side.round < settings.rounds:
-            last = min(side.round + self.evaluate_every, settings.rounds)
-            self._advance(side, last, settings.rounds)
-            trace.append([side.round, *side.evaluate()])
-            self._tell(side, columns, trace)
+        for _ in self._rounds(side, settings, columns, trace):
             due = time.monotonic() - written >= self.every or side.round == settings.rounds
             if self.checkpoint is not None and due:
                 now = self.journal = now.after(side.round, side.state(), trace)
@@ -438,11 +434,8 @@ class Coordinator:
         side = ByMessage(self, problem, server)
         columns = results.RELEASED_TRACE if own else results.RELEASED_SERVER_TRACE
         trace: list[list[float]] = []
-        while side.round < settings.rounds and not side.converged:
-            last = min(side.round + self.evaluate_every, settings.rounds)
-            self._advance(side, last, settings.rounds)
-            trace.append([side.round, *side.evaluate()])
-            self._tell(side, columns, trace)
+        for _ in self._rounds(side, settings, columns, trace):
+            pass
         duals, reason = tuple(server.parts(server.λ)), plan.reason
         local = tuple(side.points() if own else server.parts(server.z))
         if plan.release is not None and source.releases and all(r.kept for r in source.releases):
@@ -666,16 +659,21 @@ class Coordinator:
 
     # --- rounds, alike ------------------------------------------------------------------------
 
-    def _advance(self, side: Side, last: int, rounds: int) -> None:
-        names = self.transport.names if self.sums is None else self.sums.parties
-        self.show("waiting", done=side.round, waiting=names, rounds=rounds)
-        if refusals := side.advance(last):
-            self._stop(refusals, side.round + 1, rounds)
-        self.show("waiting", done=side.round, waiting=names, rounds=rounds)
-
-    def _tell(self, side: Side, columns: Sequence[str], trace: list[list[float]]) -> None:
-        if self.callback is not None:
-            self.callback(side.progress(dict(zip(columns, trace[-1], strict=True))))
+    def _rounds(
+        self, side: Side, settings: Settings, columns: Sequence[str], trace: list[list[float]]
+    ) -> Iterator[None]:
+        """The loop of a run: until its last round, or until it has converged; after every
+        evaluation ``trace`` is longer by a row."""
+        T, names = settings.rounds, self.sums.parties if self.sums else self.transport.names
+        while side.round < T and not side.converged:
+            self.show("waiting", done=side.round, waiting=names, rounds=T)
+            if refusals := side.advance(min(side.round + self.evaluate_every, T)):
+                self._stop(refusals, side.round + 1, T)
+            self.show("waiting", done=side.round, waiting=names, rounds=T)
+            trace.append([side.round, *side.evaluate()])
+            if self.callback is not None:
+                self.callback(side.progress(dict(zip(columns, trace[-1], strict=True))))
+            yield
 
     def _finish(self, run: str, round: int, solution: Vector) -> None:
         """Tell strangers that are still there; nothing depends on what they say."""
