@@ -190,3 +190,4 @@ def test_a_summary_has_coefficients_per_unit_of_the_data(kind):
     assert float(lines["sex=f"][at]) == pytest.approx(7, abs=0.5)
     assert model.summary().startswith(("target on", " "))  # and without it, as it was
     assert "per unit" not in model.summary()
+    assert kind is PrivateRidge or "One party has all records, and is trusted" in model.summary()

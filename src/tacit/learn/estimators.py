@@ -213,7 +213,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         return shown
 
     def summary(self, before: Any = None) -> str:
-        """Coefficients by column, and why they have no intervals.
+        """Coefficients by column, why they have no intervals, and how the budget was spent.
 
         before   the ``PublicRange`` or ``PublicColumns`` that made the rows: columns have its
                  names, and coefficients are shown per unit of the data too. Of rows that are
@@ -230,6 +230,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         cells = [["" if math.isnan(x) else f"{x:.4g}" for x in row] for row in table]
         rows = [[name, *row] for name, row in zip(names, cells, strict=True)]
         said = [NO_INTERVALS, PER_UNIT][: 1 + (len(head) > self._outputs)]
+        said += [self.result_.plan] if hasattr(self, "result_") else []
         return "\n".join([*aligned([["", *head], *rows]), *said])
 
     def _columns(self, before: Any) -> tuple[list[str], Vector]:
