@@ -456,4 +456,4 @@ def test_a_ridge_of_random_waves_has_no_columns_to_name(tmp_path, monkeypatch, c
     write("t.csv", ["a", "y"], [(k / 60, k % 7) for k in range(60)])
     words = ("--target", "y", "--target-range", "0:7", "--agents", 2, "--range", "a=0:1")
     said = command("learn", "t.csv", *words, "--model", "ridge", "--features", "fourier", *FAST[2:])
-    assert "coefficients by class and column: model.json" in said
+    assert "Coefficients by class and column: model.json. Sufficient" in said

@@ -634,12 +634,11 @@ def _print_fit(
     from tacit.protocol.statement import OF_SUM
 
     result, privacy, train = model.result_, model.result_.privacy, data.train
-    hidden, chosen = not_covered(model, data), _chosen(model, data)
+    hidden = not_covered(model, data)
     scores = read_json(folder / "model.json")["scores"] if train.columns else []
     objective = float(result.trace["objective"][-1])
     error, guess, classes, price = tested.values()
     evaluation = evaluate(options, folder, model, data)
-    rounds, local_updates = result.summary["round"], result.settings.local_updates
     said = "epsilon", "delta", "certified", "statement", *OF_SUM
     stated = {name: value for name, value in privacy.to_dict().items() if name in said}
     if stated["epsilon"] is None:
@@ -651,8 +650,9 @@ def _print_fit(
         if evaluation is not None:
             stated["evaluation"] = evaluation.figures()
         document = {
-            **{"classes": classes, **stated, "rounds": rounds, "local_updates": local_updates},
-            **{**chosen, "seed": options.seed, "agents": len(result.names)},
+            **{"classes": classes, **stated, "rounds": result.summary["round"]},
+            **{"local_updates": result.settings.local_updates, **_chosen(model, data)},
+            **{"seed": options.seed, "agents": len(result.names)},
             "records": len(train),
             "not_covered": kept,
             "folder": str(folder),
@@ -672,15 +672,13 @@ def _print_fit(
         [
             *((f"{word} (not covered)", value) for word, value in outcome(tested)),
             ("objective of what was released" if privacy.once else secret, f"{objective:.4g}"),
-            *((name.replace("_", " "), _shown_choice(value)) for name, value in chosen.items()),
-            ("rounds, local updates", f"{rounds}, {local_updates}"),
             *spent_rows(result, stated["epsilon"], stated["delta"]),
         ],
     )
     if 0 < len(train.columns) <= COEFFICIENT_COLUMNS and len(scores) <= SCORES:
         print(model.summary(data.before))
-    elif scores:
-        print("coefficients by class and column: model.json")
+    else:
+        print(f"{'Coefficients by class and column: model.json. ' * bool(scores)}{result.plan}")
     longest = f"{hidden['longest_row']:.4g}"
     normal = ", as is normal" if 2 * hidden["scaled_down"] > len(train) else ""
     changed = [f"{hidden['scaled_down']} of {len(train)} rows scaled down to {longest}{normal}"]
@@ -705,10 +703,6 @@ def _chosen(model: Any, data: Data) -> dict[str, Any]:
     }
     planned = [name for name in ("clip", "centring_share", "alpha") if hasattr(model, name)]
     return found | {name: getattr(model, f"{name}_") for name in planned}
-
-
-def _shown_choice(value: Any) -> str:
-    return "none" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def changes_in_words(changes: dict[str, dict[str, int]]) -> list[str]:
