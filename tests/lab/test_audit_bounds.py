@@ -19,7 +19,7 @@ from tacit.lab.audit import (
     lower_bounds,
     upper_bound,
 )
-from tacit.lab.audit.bounds import Bounds, Rates, largest_bound, plot, rounded_down
+from tacit.lab.audit.bounds import Bounds, Rates, largest_bound, rounded_down
 from tacit.privacy.accounting import Guarantee, exact
 from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless, gaussian_epsilon
 
@@ -150,7 +150,7 @@ def test_trials_show_no_more_than_the_largest_bound(mechanism):
         assert one.violated == one.refutable == (claimed < most)
     few = "too few trials to refute the claim: 100 show"
     assert one.verdict == f"{few} {rounded_down(most)} at most"
-    assert not one.to_dict()["refutable"] and len(plot([one]).axes[0].texts) == 1
+    assert not one.to_dict()["refutable"]
 
 
 def test_four_error_rates_share_the_risk(confidence=0.9):
