@@ -210,10 +210,14 @@ def test_known_reach_is_kept():
     assert far[0] == 0.05 and ((far[1] > RANGE[0]) & (far[1] < RANGE[1])).all()
 
 
-def test_configurations_of_another_reach_are_refused():
-    each = [Settings.for_budget(1.0, 1e-5, rounds=T, **reach) for reach in ({}, {"reach": 0.1})]
+def test_many_configurations_are_each_what_solve_gives():
+    """Each with steps by its own noise."""
+    each = [Settings.for_budget(e, 1e-5, rounds=T) for e in (1.0, 8.0)]
+    _, found = tacit.solve_many(alike(), each, [3, 3])
+    np.testing.assert_allclose(found.solution, solved(alike(), each[1]).solution, atol=1e-10)
     with pytest.raises(InvalidInput, match="reach"):
-        tacit.solve_many(alike(), each, [3, 3])
+        near = Settings.for_budget(1.0, 1e-5, rounds=T, reach=0.1)
+        tacit.solve_many(alike(), [each[0], near], [3, 3])
 
 
 def test_what_is_left_is_bounded_and_said(tmp_path):
