@@ -61,6 +61,9 @@ def test_residual_bounds_are_attained() -> None:
     orthogonal = Residual(np.eye(4), np.zeros(4), 1.0, 4, noise_on="gradient")
     assert orthogonal.sensitivity(2, Ball(0.0, 1.0, 4)) == pytest.approx(4.0, rel=1e-3)  # not 2·4
     assert orthogonal.statistic_size == orthogonal.dimension == 4
+    slack = Residual(A, np.zeros(3), 0.01, slack=True)  # in whose metric A' lengthens nothing
+    assert slack.output_sensitivity(2, W) == slack.sensitivity(2, W)
+    assert one.output_sensitivity(2, W) == one.gradient_sensitivity(2, W)
 
 
 def test_residual_groups_move_together() -> None:

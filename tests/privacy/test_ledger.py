@@ -233,6 +233,20 @@ def test_what_is_left_counts_all_runs(tmp_path, turned):
     assert laplace.left is None
 
 
+def test_a_laplace_run_is_refused_where_it_would_not_fit_and_not_before(tmp_path):
+    """What fits is found once: it starts from what the same noise, and others, have spent."""
+    mine, other = Laplace(60.0), Laplace(90.0)
+    together = compose([(mine, 24), (other, 6)], 1e-5).epsilon
+    ledger = Ledger.create(tmp_path / "a.db", together * (1 + 1e-9), 1e-5)
+    ledger.begin("o", terms(other, rounds=3))
+    ledger.charge("o", 1, 3)
+    ledger.begin("m", terms(mine, rounds=7))
+    for t in (*range(1, 6), *range(1, 8)):
+        ledger.charge("m", t, t)
+    with pytest.raises(Refused, match="beyond the budget"):
+        ledger.charge("m", 1, 1)
+
+
 def test_a_payment_that_was_taken_over_is_the_new_owner_s(ledger):
     """Even while nothing was shown for it."""
     ledger.begin("r", terms())
