@@ -16,7 +16,12 @@ from tacit.errors import InvalidInput
 EXACT = tacit.Settings(500, tolerance=1e-8)
 EVERY = [(o, s) for o in ("hinge", "quantile", "logistic") for s in (*CLOSED_SETS, *SOLVER_SETS)]
 SOME = [("quantile", s) for s in (*CLOSED_SETS, *SOLVER_SETS)]
-SOME += [("hinge", "product"), ("logistic", "cone"), ("huber", "polyhedron")]
+SOME += [
+    ("hinge", "product"),
+    ("hinge", "hyperplane"),
+    ("logistic", "cone"),
+    ("huber", "polyhedron"),
+]
 
 
 @pytest.mark.parametrize(("objective", "feasible"), repeat(SOME, EVERY))

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from conftest import EXHAUSTIVE, repeat
+from test_learn_data import idx
 
 from tacit.cli.main import main
 from tacit.lab.audit.trials import run_trials
@@ -69,6 +70,17 @@ def test_a_violation_is_an_exit_status_and_words(capsys, monkeypatch):
     assert "VIOLATED: epsilon is at least" in out and "at 99 % confidence" in out
     assert " ".join(document["audits"][0]["verdict"].split()) in out
     assert "An audit can refute a claim. It can never prove one." in out
+
+
+def test_the_command_on_mnist_files(tmp_path, capsys, monkeypatch):
+    rng, seen = np.random.default_rng(0), made_up(monkeypatch)
+    images = rng.integers(0, 256, (12, 28, 28))
+    for name, data in (("images-idx3", images), ("labels-idx1", np.arange(12) % 10)):
+        (tmp_path / f"train-{name}-ubyte").write_bytes(idx(data))
+    words = f"audit mnist --data {tmp_path} --total-epsilons 1 --trials 100 --rounds 1 --json"
+    assert main(words.split()) == 0
+    assert json.loads(capsys.readouterr().out)["audits"][0]["name"] == "mnist"
+    assert [worlds.without.dimension for worlds in seen] == repeat([784 * 10], [])
 
 
 # docs/audit.md has one with --agents

@@ -67,6 +67,11 @@ def test_any_number_of_records_is_cut_into_blocks(number, elsewhere):
     np.testing.assert_allclose(f.statistic(z), turned.statistic(z), atol=1e-15)
 
 
+def test_sixteen_bits_stay_as_they_are(elsewhere):
+    f = model("softmax", *records(np.float32), "zero-out").in_bfloat16()
+    assert f.for_device() is f
+
+
 @pytest.mark.parametrize(("batch", "relation"), [(True, "add-remove"), (False, "zero-out")])
 def test_runs_have_the_same_results(batch, relation, elsewhere, monkeypatch):
     """Agents of different sizes in one stack, and agents one by one; several runs at once."""

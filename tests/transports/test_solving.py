@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import problem_of
+from conftest import problem_of, repeat
 
 import tacit
 from tacit.admm.settings import NonsmoothStep, StronglyConvexStep
@@ -153,10 +153,10 @@ def unlike():
     return tacit.Problem(map(tacit.LocalProblem, objectives, sets, held, "abcde"))
 
 
-LAWS = [(tacit.Laplace(2.0), "objective"), (tacit.Gaussian(2.0), "projected-output")]
+LAWS = [(tacit.Gaussian(2.0), "projected-output"), (tacit.Laplace(2.0), "objective")]
 
 
-@pytest.mark.parametrize(("law", "perturbation"), LAWS)
+@pytest.mark.parametrize(("law", "perturbation"), repeat(LAWS[:1], LAWS))
 def test_one_program_gives_what_unlike_agents_give_one_by_one(law, perturbation):
     """Every number that a run has."""
     problem = unlike()
