@@ -664,13 +664,14 @@ def _print_fit(
         return
     from tacit.report.outcome import outcome
 
+    facts = [(f"{word} (not covered)", value) for word, value in outcome(tested)]
     secret = "training objective (not covered: keep secret)"
     learnt = f"{len(classes)} classes" if classes else "a number to predict"
     print_table(
         f"{len(result.names)} agents, {len(train)} records, {learnt}",
         ("", ""),
         [
-            *((f"{word} (not covered)", value) for word, value in outcome(tested)),
+            *facts[:2],  # what privacy costs is in words, which would say how wide the table is
             ("objective of what was released" if privacy.once else secret, f"{objective:.4g}"),
             *spent_rows(result, stated["epsilon"], stated["delta"]),
         ],
@@ -685,6 +686,8 @@ def _print_fit(
     if "targets_clipped" in hidden:
         changed.append(f"{hidden['targets_clipped']} targets clipped to their range")
     changed += changes_in_words(data.changes)
+    for word, value in facts[2:]:
+        print(f"{word}: {value}.")
     print(f"What was changed (not covered: keep secret): {'; '.join(changed)}.")
     if doubts := look(hidden, error, guess, 0 if data.test is None else len(data.test)):
         print(f"Look: {'; '.join(doubts)}. (Not covered: keep secret.)")
