@@ -235,13 +235,14 @@ def gap_of(
     rounds: int,
     least: Callable[[Vector], float],
     middle: Vector,
+    draws: int = DRAWS,
 ) -> Gap:
     """After the last round: of what was summed over its second half, and the variance of the noise
     in a round's pull. ``least``: of q'y over all y that are allowed; ``middle``: one of these."""
     half = rounds - rounds // 2
     rng, deviation = np.random.default_rng(0), np.sqrt(variance / half)
-    draws = deviation * rng.standard_normal((DRAWS, len(pull)))
-    noise = float(np.mean([q @ middle - least(q) for q in draws]))
+    drawn = deviation * rng.standard_normal((draws, len(pull)))
+    noise = float(np.mean([q @ middle - least(q) for q in drawn]))
     return Gap(max(inner / half - least(pull / half), 0.0), noise)
 
 
@@ -271,7 +272,8 @@ def gap_apart(paces: Sequence[Vector], problem: Problem, settings: Settings) -> 
         inner += float(pace.inner)
         variance[at] += ground_of_agent(agent, settings).variance
         middle[at] = start_point(agent)
-    return gap_of(pull, inner, variance, settings.rounds, least_over(problem, places, size), middle)
+    least = least_over(problem, places, size)  # a linear program each time
+    return gap_of(pull, inner, variance, settings.rounds, least, middle, DRAWS // 4)
 
 
 def _shown(now: Round, coupled: Array | float, z: Array, point: Array) -> Array:
