@@ -40,6 +40,8 @@ def test_a_table_is_released_and_asked(tables, command):
     assert not document["doubt"] and document["records"] == 800
     said = command("regress", "moments", *options, "--level", "0.5")
     assert "50 % interval" in said and fit.summary(0.5) in said
+    said = command("regress", "moments", *options, "--level", "0.5", "--json")
+    assert json.loads(said)["coefficients"][1] == fit.rows(0.5)[1].to_dict()
 
 
 def test_a_release_in_json_and_counts(tables, command):

@@ -48,6 +48,10 @@ def test_without_a_ledger_the_last_reply_is_remembered():
     for t, w in ((1, None), (2, np.zeros(SIZE))):
         with pytest.raises(Refused, match="another request"):
             ask(agent, t, w)
+    for t in range(3, agent.settings.rounds + 1):
+        ask(agent, t)
+    with pytest.raises(Refused, match="expects no more"):  # than the statement counts
+        ask(agent, agent.settings.rounds + 1)
 
 
 def test_a_restarted_agent_goes_on_with_the_same_numbers(ledger, tmp_path):
