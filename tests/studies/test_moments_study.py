@@ -8,6 +8,9 @@ from small_study import Here, identity, party, write_party
 import tacit
 from tacit.errors import InvalidInput
 from tacit.learn import PrivateMoments
+from tacit.report.contents import Contents
+from tacit.report.page import render
+from tacit.report.subject import Subject
 from tacit.studies.conduct import conduct
 from tacit.studies.study import Study
 
@@ -72,6 +75,17 @@ def test_all_parties_can_ask_the_released_table(tmp_path, colluding):
         off = (table.values_ - alone.values_) / (table.deviation_ * 2**0.5)
         assert np.abs(off).max() < 5 and np.sqrt(np.mean(off**2)) == pytest.approx(1, abs=0.6)
     assert (tables[0].privacy_.parties > 1) == bool(colluding)
+    # page and sheet of it: the coordinator's, and a party's own
+    contents = Contents.read(tmp_path / "out")
+    page = render(contents.public()).decode()
+    assert all(f">{cell}<" in page for row in tables[0].cells() for cell in row)
+    kit = tmp_path / "kit"
+    (kit / "study").mkdir(parents=True)
+    (tmp_path / "own-north").rename(kit / "own")
+    (tmp_path / "study.toml").rename(kit / "study" / "study.toml")
+    used = Subject.read(tmp_path / "out", "north").data, Subject.read(kit).data
+    assert used[0].startswith("the columns age (18 to 90), cost (0 to 1200), sex (f, m); 1,000")
+    assert used[1] == "the columns age, cost, sex"
 
 
 @pytest.mark.parametrize(

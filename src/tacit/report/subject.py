@@ -24,6 +24,7 @@ from tacit.report.contents import Contents
 from tacit.report.released import Released, rules
 
 if TYPE_CHECKING:
+    from tacit.learn.released_table import TableRelease
     from tacit.studies.party_file import Limits
 
 FEASIBLE = ("objective", "projected-output")  # where the noise is, so that points stay in the set
@@ -186,7 +187,6 @@ def _of_table(released: Released) -> Subject:
     what = "how many records there are in every combination of categories"
     if table.FILE == "moments.json":
         what = "sums of the columns, and of products of two"
-    columns = several((f"{name} ({values})" for name, values in rules(table).rows), 12, 60)
     return Subject(
         released.names,
         0,
@@ -196,13 +196,20 @@ def _of_table(released: Released) -> Subject:
         numbers=len(table.values_),
         files=_listed(folder),
         about=f"folder {plain(folder.resolve().name, 80)}",
-        data=f"the columns {columns}; {table.records_:,} records of all agents",
+        data=_columns_of_table(table),
         table=what,
     )
 
 
+def _columns_of_table(table: TableRelease) -> str:
+    columns = several((f"{name} ({values})" for name, values in rules(table).rows), 12, 60)
+    return f"the columns {columns}; {table.records_:,} records of all agents"
+
+
 def _columns_of(contents: Contents) -> str:
     """The columns of a model's rows, or of a job's, which their files name too."""
+    if contents.moments is not None:
+        return _columns_of_table(contents.moments)
     columns = [str(row["name"]) for row in contents.intervals.get("coefficients", ())]
     if contents.model is not None and may_have(contents.privacy, level("model.json")):
         columns = contents.model["columns"]
@@ -218,9 +225,13 @@ def _of_study(path: Path) -> str:
     found = read_toml(path) if path.is_file() else {}
     if "power" in found:
         return "the active and the reactive load of every bus of the zone"
-    about: dict[str, Any] = found.get("learn") or found.get("objective") or {}
+    about: dict[str, Any] = next(
+        (found[name] for name in ("learn", "moments", "objective") if name in found), {}
+    )
     words = []
-    if isinstance(columns := about.get("features", found.get("columns")), list):
+    ruled = [name for part in ("ranges", "categories") for name in about.get(part, ())]
+    columns = about.get("features", found.get("columns", [name for name in ruled if name != "*"]))
+    if isinstance(columns, list) and columns:
         words.append(f"the columns {several(tuple(map(str, columns)), 12, 30)}")
     for key, said in (
         *(("target", "to predict {}"), ("normaliser", "{} records of all parties")),
