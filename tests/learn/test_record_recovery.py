@@ -17,7 +17,6 @@ from tacit.lab.record_recovery import (
     attack,
     gradients,
     listen,
-    recover,
     small_agents,
 )
 from tacit.learn import PrivateLogisticRegression, load_digits
@@ -79,7 +78,7 @@ def test_with_noise_less_is_found_and_at_epsilon_1_no_more_than_by_a_guess(found
 
 def test_the_gradient_is_read_off_the_messages(digits):
     """What is solved for is f'(z) where nothing was added, and f'(z) + ξ where it was."""
-    problem, _, _ = small_agents(digits[0], 2, 3, 1.0, None)
+    problem, _, _ = small_agents(digits[0], 2, 3, 1.0)
     private = spent(problem, 10.0, 20)
     gradient = jax.jit(lambda f, z: f.gradient(z))
     for settings in (without_noise(problem, 20), private):
@@ -91,38 +90,15 @@ def test_the_gradient_is_read_off_the_messages(digits):
             columns = slice(CLASSES * t, CLASSES * (t + 1))
             assert np.array_equal(heard.points[:, columns], z.reshape(-1, CLASSES))
             true = 6 * np.asarray(gradient(agent.objective, z)).reshape(-1, CLASSES)
-            wrong = (heard.sums[:, columns] - true)[heard.heard[:, columns] > 0]
+            wrong = heard.sums[:, columns] - true
             assert np.sqrt(np.mean(wrong**2)) == pytest.approx(
                 heard.deviation, rel=0.2, abs=1e-6 if heard.exact else 0
             )
 
 
-def test_coordinates_at_the_box_are_lost_and_the_rest_suffices(digits, prior):
-    problem, rows, labels = small_agents(digits[0], 2, 3, 1.0, 0.8)
-    settings = without_noise(problem, 15)
-    messages = listen(problem, settings, 0, "run")
-    assert np.isclose(np.abs(messages.replies), 0.8).any()
-    for p, agent in enumerate(problem.agents[: repeat(1, 3)]):
-        heard = gradients(agent, settings, messages.consensus, messages.replies[:, p], CLASSES)
-        assert 0.2 < heard.heard.mean() < 0.99
-        assert (heard.sums[heard.heard == 0] == 0).all()
-        images, found = recover(heard, 2, prior)
-        order = [0, 1] if found[0] == labels[2 * p] else [1, 0]
-        assert (found[order] == labels[2 * p : 2 * p + 2]).all()
-        true = rows[2 * p : 2 * p + 2]
-        assert np.linalg.norm(images[order] - true) < 1e-2 * np.linalg.norm(true)
-
-
-def test_a_tiny_box_does_not_hide_the_labels(digits):
-    """All coefficients are at the box, and the intercepts in their own box still tell."""
-    found = attack(*digits, [], records=1, agents=2, rounds=5, bound=1e-6)
-    one = found.found["no privacy"]
-    assert one.label_accuracy == 1 and 0.05 < one.error < 1.2 * found.guess_error
-
-
 def test_the_attacked_run_is_that_of_the_classifier(digits):
     """The same messages lead to the coefficients that ``fit`` finds."""
-    problem, _, _ = small_agents(digits[0], 4, AGENTS, 1.0, None)
+    problem, _, _ = small_agents(digits[0], 4, AGENTS, 1.0)
     part = digits[0].part(np.random.default_rng(0).permutation(len(digits[0]))[: 4 * AGENTS])
     plain = {"centring_share": None, "clip": None, "rounds": 6, "local_updates": 1}
     model = PrivateLogisticRegression(3.0, 1e-5, classes=range(CLASSES), random_state=7, **plain)
@@ -134,7 +110,7 @@ def test_the_attacked_run_is_that_of_the_classifier(digits):
 
 
 def test_what_the_attack_cannot_read(digits):
-    problem, _, _ = small_agents(digits[0], 2, 2, 1.0, None)
+    problem, _, _ = small_agents(digits[0], 2, 2, 1.0)
     replies = np.zeros((2, problem.size))
     for wrong in (
         tacit.Settings(2, 2, penalty=1.0, step_size=1.0),
@@ -147,7 +123,7 @@ def test_what_the_attack_cannot_read(digits):
     with pytest.raises(InvalidInput, match="Expected a box"):
         gradients(ball, settings, replies, replies, CLASSES)
     with pytest.raises(InvalidInput, match="at most 1347 records"):
-        small_agents(digits[0], 8, 1000, 1.0, None)
+        small_agents(digits[0], 8, 1000, 1.0)
 
 
 def test_command(tmp_path, monkeypatch, capsys):

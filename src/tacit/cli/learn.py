@@ -768,7 +768,6 @@ def add_attack(add: Add) -> None:
         help="default: gaussian",
     )
     attack.add_argument("--feature-norm", type=float, default=1.0, help="public; default: 1")
-    attack.add_argument("--bound", type=float, help="of every coefficient (a box)")
     attack.add_argument("--device", choices=("cpu", "gpu"), help="default: a GPU if JAX sees one")
     attack.add_argument("--out", help="folder (default: the data's name + -attack)")
 
@@ -798,7 +797,6 @@ def _attack(options: argparse.Namespace) -> int:
             rounds=options.rounds,
             seeds=options.seeds,
             feature_norm=options.feature_norm,
-            bound=options.bound,
             mechanism=options.mechanism,
             progress=lambda: bar.advance(task),
         )

@@ -5,11 +5,11 @@ classes and normaliser. It hears every broadcast and every reply, hence the dual
 images of the same kind.
 
 With E = 1 a reply is one update of Algorithm 1, z^{t+1} = Proj((z^t/η + ρw + λ − f'(z^t) − ξ)/c).
-All but the noisy gradient is public or heard, so that on coordinates inside the box
+All but the noisy gradient is public or heard: inside the box, which is wide,
 
-    f'(z^t) + ξ = z^t/η + ρw + λ − c z^{t+1},   c = 1/η + ρ,
+    f'(z^t) + ξ = z^t/η + ρw + λ − c z^{t+1},   c = 1/η + ρ.
 
-and lost on coordinates at the box. The gradient of softmax regression is a sum of outer products,
+The gradient of softmax regression is a sum of outer products,
 N f'(Z) = Σ_i x_i (softmax(x_i'Z) − e_{y_i})'. The eavesdropper takes images as normal given their
 class, with mean and covariance from public images, and labels as equally likely. It finds
 
@@ -55,7 +55,6 @@ SURE = 0.95  # labels of this probability are taken as known
 FIRST = 0.1  # without noise, the deviation assumed at first
 STAGES = 5  # and the number of searches until it is that of the rounding
 PART = 0.03  # of the prior's deviation, by which images are moved between searches
-WHOLE = 0.9  # share of columns without gaps, above which the others are left out
 LEAST_VARIANCE = 1e-4  # variance of a direction of images, as a share of the largest
 NEGLIGIBLE = 0.01  # directions in which messages say less than this about an image are left out
 
@@ -166,7 +165,6 @@ def attack(
     rounds: int = 50,
     seeds: int = 3,
     feature_norm: float = 1.0,
-    bound: float | None = None,
     mechanism: str = "gaussian",
     progress: Callable[[], None] = lambda: None,
 ) -> Attack:
@@ -179,7 +177,7 @@ def attack(
     advantage. The guess of labels is as many different classes at random.
     """
     count("seeds", seeds)
-    problem, rows, labels = small_agents(data, records, agents, feature_norm, bound)
+    problem, rows, labels = small_agents(data, records, agents, feature_norm)
     room, constant = _room(feature_norm), INTERCEPT_SHARE * feature_norm
     known = scaled_down(public.features.astype(np.float64), room)
     prior = Prior.of(known, public.labels, data.classes, constant)
@@ -212,7 +210,7 @@ def _room(feature_norm: float) -> float:
 
 
 def small_agents(
-    data: Dataset, records: int, agents: int, feature_norm: float, bound: float | None
+    data: Dataset, records: int, agents: int, feature_norm: float
 ) -> tuple[Problem, Vector, Vector]:
     """The problem of ``PrivateLogisticRegression`` for a few records each; images and labels."""
     total = count("records", records) * count("agents", agents)
@@ -222,9 +220,7 @@ def small_agents(
     images = scaled_down(part.features, _room(feature_norm))
     rows = np.hstack([images, np.full((total, 1), INTERCEPT_SHARE * feature_norm, images.dtype)])
     wide = DEFAULT_BOX / feature_norm
-    box = Box(wide if bound is None else bound)(
-        images.shape[1], data.classes, wide / INTERCEPT_SHARE
-    )
+    box = Box(wide)(images.shape[1], data.classes, wide / INTERCEPT_SHARE)
     problem = Problem(
         LocalProblem(
             SoftmaxRegression(
@@ -297,12 +293,11 @@ class Gradients:
     """Noisy sums of the records' gradients, and the points Z they were taken at.
 
     Both are matrices: one row per feature, the constant of the intercept last; one column per
-    round and class. A coordinate at the box is not heard, and 0 in ``sums``.
+    round and class.
     """
 
     points: Vector
     sums: Vector
-    heard: Vector  # 1 for an entry that is heard, 0 for one that is not
     classes: int
     deviation: float  # of noise and rounding together, of one entry
     exact: bool  # rounding only
@@ -340,25 +335,22 @@ def gradients(
     if not agent.feasible_set.separable:
         raise InvalidInput("Expected a box for the attack: other sets mix the coordinates.")
     size, dtype = agent.dimension, agent.dtype
-    far = np.full(size, np.finfo(dtype).max / 2, dtype)
-    lower, upper = (np.asarray(agent.feasible_set.project(v)) for v in (-far, far))
     f: Any = agent.objective
     N = float(f.normaliser)
     z, λ = start_point(agent).astype(np.float64), np.zeros(size)
-    points, sums, heard, largest = [], [], [], 0.0
+    points, sums, largest = [], [], 0.0
     for t, (w, reply) in enumerate(zip(consensus, replies, strict=True), 1):
         (ρ,), (η,) = (x.astype(dtype).astype(np.float64) for x in settings.schedule(t, t))
         c = 1 / η + ρ
         points.append(z)
         sums.append(N * (z / η + ρ * w + λ - c * reply))
-        heard.append(((lower < reply) & (reply < upper)).astype(np.float64))
         largest = max(largest, N * c * float(np.sqrt(np.mean(reply**2))))
         λ = λ + ρ * (w - reply)
         z = reply
     noise = N * float(np.sqrt(settings.mechanism.variance(certified_sensitivity(agent, settings))))
     deviation = float(np.hypot(noise, np.finfo(dtype).eps * largest))
-    at, table, seen = (_columns(rows, classes) for rows in (points, sums, heard))
-    return Gradients(at, table * seen, seen, classes, deviation, noise == 0)
+    at, table = (_columns(rows, classes) for rows in (points, sums))
+    return Gradients(at, table, classes, deviation, noise == 0)
 
 
 def _columns(rows: list[Vector], classes: int) -> Vector:
@@ -374,18 +366,11 @@ def recover(heard: Gradients, records: int, prior: Prior) -> tuple[Vector, Vecto
 
 
 def _recover(heard: Gradients, records: int, prior: Prior) -> tuple[Vector, Vector]:
-    whole = heard.heard.all(axis=0)
-    if whole.mean() > WHOLE:  # do without the few columns that have gaps
-        heard = replace(heard, sums=heard.sums * whole)
-        basis, rest = _basis(heard, records, prior)
-        gaps = np.tile(whole.astype(np.float64), (basis.shape[1] + 1, 1))
-    else:
-        basis, rest, gaps = np.eye(len(prior.axes)), np.zeros_like(prior.means), heard.heard
+    basis, rest = _basis(heard, records, prior)
     lifted = replace(
         heard,
         points=np.vstack([basis.T @ heard.points[:-1], heard.points[-1:]]),
         sums=np.vstack([basis.T @ heard.sums[:-1], heard.sums[-1:]]),
-        heard=gaps,
     )
     within = (basis.T @ prior.axes) * prior.variances @ (basis.T @ prior.axes).T
     reduced = Prior(prior.means @ basis, *_spectrum(within), prior.constant)
@@ -446,7 +431,6 @@ def _mean_field(
     """
     K, μ, U, v = heard.classes, prior.means, prior.axes, prior.variances
     own = np.tile(np.eye(K), heard.sums.shape[1] // K)
-    share = heard.heard.mean(axis=0)  # gaps are taken as spread evenly over a column
     known = _with_constant(μ, prior)
     images = np.repeat(μ[None], records, axis=0)
     chances = np.full((records, K), 1 / K)
@@ -454,10 +438,10 @@ def _mean_field(
     total = np.zeros_like(heard.sums)
     for _ in range(PASSES):
         for i in range(records):
-            rest = heard.heard * (heard.sums - total + parts[i])
+            rest = heard.sums - total + parts[i]
             for _ in range(2):  # the second with the slopes at the first's image
                 slopes = _shares(_with_constant(images[i], prior), heard) - own
-                a = (slopes**2 @ share)[:, None] / deviation**2
+                a = (slopes**2).sum(axis=1)[:, None] / deviation**2
                 b = slopes @ rest.T / deviation**2
                 pull = (b[:, :-1] - a * μ) @ U
                 images[i] = μ + (pull * (v / (1 + a * v))) @ U.T
@@ -506,7 +490,7 @@ def _least_squares(
         x = _with_constant(image(u), prior)
         shares = _shares(x, heard)
         slopes = shares - own
-        wrong = heard.heard * (x.T @ slopes - heard.sums) / deviation
+        wrong = (x.T @ slopes - heard.sums) / deviation
         back = (x @ wrong / deviation).reshape(len(x), -1, K)
         p = shares.reshape(back.shape)
         back = (p * (back - (p * back).sum(axis=2, keepdims=True))).reshape(len(x), -1)
