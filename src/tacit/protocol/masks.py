@@ -17,7 +17,7 @@ for their sum. Where two of them were asked about different things, be it one bi
 their masks do not cancel, and the sum is uniform too. Nothing is recovered where one is missing:
 the sum is void until it answers the same request.
 Proof. K_pq is known to p and q only. A tag occurs once for every y_p: it names run, epoch, round
-and request, and a participant answers one request in a round with one y_p (``agent.Summand``). So
+and request, and a participant answers one request in a round with one y_p (``summed.Summand``). So
 the m_pq of honest pairs are independent and uniform, a function of nothing else that is sent. Add
 them up along any tree of honest pairs: all honest u_p but the last are uniform, the last is what is
 missing to the sum, and with different tags it is uniform too. ∎
