@@ -59,12 +59,6 @@ def test_an_option_comes_before_the_job_s_key(job, tmp_path, command):
     assert (noted["seed"], noted["evaluate_every"], noted["workers"]) == (3, 2, None)
 
 
-def test_solve_needs_a_job_or_a_folder(refused):
-    assert "--resume DIR" in refused("solve")
-    assert "run.json" in refused("solve --resume .")
-    assert "result.json" in refused("show none")
-
-
 def test_demo(tmp_path, capsys, monkeypatch, drawn):
     from tacit.cli.main import main
     from tacit.lab import demo_problems

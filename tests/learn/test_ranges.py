@@ -17,17 +17,15 @@ from tacit.learn import (
     save_model,
 )
 from tacit.learn.estimators import prepare
-from tacit.learn.first_releases import Sums, together
+from tacit.learn.first_releases import Sums
 from tacit.learn.ranges import (
     STAGES,
     in_bins,
     narrowed,
-    of_a_stage,
     trimmed,
     weights_of,
 )
 from tacit.privacy.accounting import calibrate, epsilon_of
-from tacit.privacy.mechanisms import Gaussian, Laplace
 from tacit.transports.solving import read
 
 AGENTS = np.where(np.arange(6000) % 2 == 0, "north", "south")
@@ -149,14 +147,6 @@ def test_a_bin_goes_if_it_holds_next_to_nothing_with_those_beyond_it():
     noisy = np.array([[0.03, 0.0, 0.97, 0.0]])
     assert trimmed(noisy, np.array([0.02]), low, high)[0][0] == -1
     assert trimmed(noisy, np.array([0.06]), low, high)[0][0] == 0
-
-
-def test_noise_of_the_stages_costs_what_one_reading_does():
-    for law in (Gaussian(5.0), Laplace(5.0)):
-        each, delta = of_a_stage(law), 1e-5 if isinstance(law, Gaussian) else 0.0
-        assert epsilon_of([(each, STAGES)], delta) == pytest.approx(epsilon_of([(law, 1)], delta))
-        both = together((each, STAGES), (law, 2))
-        assert epsilon_of([both], delta) == pytest.approx(epsilon_of([(law, 3)], delta))
 
 
 def test_stages_have_noise_of_their_own(narrow, monkeypatch):

@@ -160,18 +160,6 @@ def test_folders_that_hold_no_finished_run(refused, tmp_path):
         assert why in refused("report", folder)
 
 
-def test_the_coordinator_of_a_federation(folders, tmp_path):
-    """Its trace has no column that is not covered but seconds; it has no note of a command."""
-    folder = folders.copy("job", tmp_path)
-    for name in ("run.json", "job.toml", "timing.json"):
-        (folder / name).unlink()
-    (folder / "trace.csv").write_text("round,residual,server_seconds,wait_seconds\n1,0.5,1.5,2.5\n")
-    (folder / "cut_lines.csv").write_text("line,from_bus,to_bus,limit,p_from\n1,2,3,4.0,0.25\n")
-    assert [row[4] for row in rows_of(page_of(folder), "cut_lines")] == ["0.25"]
-    public = Contents.read(folder).public()
-    assert list(public.result.trace) == ["round", "residual"]
-
-
 def test_kinds_of_statements(folders):
     for name, seal in (("uncertified grid", "Not certified"), ("open grid", "Not private")):
         for page in (Contents.read(folders[name]), Contents.read(folders[name]).public()):

@@ -29,7 +29,7 @@ from tacit.protocol.messages import (
     Start,
     answer_from,
 )
-from tacit.protocol.participant import WORDS, Participant, answer_bytes, refusal
+from tacit.protocol.participant import WORDS, answer_bytes, refusal
 from tacit.studies.conduct import conduct
 from tacit.studies.party_file import PartyFile
 from tacit.studies.study import Study
@@ -267,13 +267,6 @@ def test_a_statement_counts_rounds_that_failed(tmp_path, monkeypatch, E, Line):
     assert said["epsilon"] < found.privacy.epsilon  # of west, where no round failed
     said = json.loads((tmp_path / "own-south" / "statement.json").read_text())
     assert said["epsilon"] == found.privacy.epsilon > plain  # with it
-
-
-def test_a_party_without_a_ledger_is_none(tmp_path):
-    """It would answer any number of runs, and nobody would count them."""
-    north = party(write_study(tmp_path), tmp_path, "north")
-    with pytest.raises(TypeError, match="rules and a ledger"):
-        Participant(north.problem, "north", rules=north.rules)
 
 
 def test_an_outcome_that_is_not_of_the_last_round(tmp_path):
