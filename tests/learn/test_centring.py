@@ -290,7 +290,9 @@ def test_another_rank_makes_the_same_problem_of_what_was_read(blobs):
     X, y, agents = blobs
     first, second = model(random_state=3), model(random_state=3)
     problem, _ = prepare(first, X, y, agents, seed=3)
-    again = rebuilt(second, X, y, agents, {name: getattr(first, name) for name in READ})
+    again = rebuilt(
+        second, X.tolist(), y.tolist(), agents, {name: getattr(first, name) for name in READ}
+    )
     for one, other in zip(problem.agents, again.agents, strict=True):
         np.testing.assert_array_equal(one.objective.features, other.objective.features)
     assert (model(random_state=4).fit(X, y, agents).mean_ != first.mean_).any()

@@ -45,7 +45,7 @@ def test_three_stages_of_four_bins_find_where_records_lie(narrow):
     model = PrivateHuberRegressor(
         4.0, target_range=(-40, 40), ranges="auto", narrow_target=True, random_state=0
     )
-    model.fit(X, y, AGENTS)
+    model.fit(X, y.tolist(), AGENTS)
     for (low, high), own in zip(model.ranges_[:2], X.T[:2], strict=True):
         assert low <= own.min() + 0.01 and own.max() - 0.01 <= high and high - low <= 0.25
     assert model.ranges_[2].tolist() == [-1, 1]

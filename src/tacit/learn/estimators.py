@@ -463,8 +463,8 @@ def prepare(
     from ``seed`` as ``solve`` has it, and keeps it in files in ``folder``, for a run that is
     continued: without one every call is a release of its own.
     """
-    X, targets, names, owner = _checked(model, X, y, agents)
-    public = sizes(owner)
+    X, y, names, owner = _checked(model, X, y, agents)
+    targets, public = model._targets(y), sizes(owner)
     secure = model.noise == "secure" or (model.noise is None and bool(model.ledgers))
     first = first_of(model, X.shape[1], public, secure)
 
@@ -549,7 +549,7 @@ def release_first(
 
 def rebuilt(model: LinearEstimator, X: Any, y: Any, agents: Any, read: dict[str, Any]) -> Problem:
     """The problem of ``prepare`` on another rank, where it is known what was ``READ``."""
-    X, _, names, owner = _checked(model, X, y, agents)
+    X, y, names, owner = _checked(model, X, y, agents)
     for name, value in read.items():
         setattr(model, name, np.array(value) if isinstance(value, list) else value)
     return model._problem(X, model._targets(y), names, owner)
@@ -558,7 +558,7 @@ def rebuilt(model: LinearEstimator, X: Any, y: Any, agents: Any, read: dict[str,
 def _checked(
     model: LinearEstimator, X: Any, y: Any, agents: Any
 ) -> tuple[Vector, Vector, Vector, Vector]:
-    """Rows, targets, the agents' names and whose each record is; what was fitted is forgotten."""
+    """Rows, their targets, agents' names and whose each record is; what was fitted is forgotten."""
     for fitted in [name for name in vars(model) if name.endswith("_")]:
         delattr(model, fitted)  # an earlier statement says nothing of what follows, or of a part
     X, y = checked(model, X, y, ensure_min_samples=2, **model._y_must_be)
@@ -567,14 +567,13 @@ def _checked(
     for name in ("rounds", "local_updates"):
         if getattr(model, name) is not None:
             count(name, getattr(model, name))
-    targets = model._targets(y)
     names, owner = owners(agents, len(y))
     model.n_agents_, model.first_releases_ = len(names), []
     if choice("aggregation", model.aggregation, (None, "sum")):
         check_parties(len(names), model.colluding)
         known = model.mechanism, model.local_updates or 1, model.calibration
         refuse_no_sum(*known, model.total_epsilon)
-    return X, targets, names, owner
+    return X, y, names, owner
 
 
 def _cost(chosen: Settings | Plan) -> tuple[Mechanism, int]:
