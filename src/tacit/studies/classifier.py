@@ -228,19 +228,14 @@ class ClassifierKind(Kind):
         """Of a mapped row."""
         return len(self.steps[-1].get_feature_names_out())
 
-    def _part(
-        self, agent: str, features: Vector, targets: Vector, model: Any = None
-    ) -> LocalProblem:
-        """An agent's problem, of mapped features."""
-        model = model or self.unfitted()
-        rows = model._rows(features)
-        feasible_set = model._set(rows.shape[1] - 1)  # beside the intercept
-        found: LocalProblem = model._agent(agent, rows, targets, feasible_set, **self._sizes)
-        return found
-
     def _without_records(self) -> Problem:
         """The problem with one record of zeros at every agent: all of it that is public."""
-        return Problem(self._part(agent, *self.nothing) for agent in self.agents)
+        return self._empty(self.unfitted())
+
+    def _empty(self, model: Any) -> Problem:
+        kinds = np.float64, np.int64
+        found: Problem = model._without_records(np.array(self.agents), kinds, **self._sizes)
+        return found
 
     @property
     def nothing(self) -> tuple[Vector, Vector]:
@@ -251,10 +246,15 @@ class ClassifierKind(Kind):
         return self._without_records().agents[0]
 
     def problem_of(self, agent: str, party: PartyFile) -> LocalProblem:
-        rows, targets = self.records(agent, party, held_out=False)
+        features, targets = self.records(agent, party, held_out=False)
+        model: Any = self.unfitted()
         if self.rules.target_range is not None:
-            targets = self.unfitted()._targets(targets)
-        return self._part(agent, rows, targets)
+            targets = model._targets(targets)
+        feasible_set = self.public_part().feasible_set
+        found: LocalProblem = model._agent(
+            agent, model._rows(features), targets, feasible_set, **self._sizes
+        )
+        return found
 
     def records(self, agent: str, party: PartyFile, held_out: bool) -> tuple[Vector, Vector]:
         """A party's mapped records, and places in the list of classes, or numbers: of those that
@@ -287,7 +287,7 @@ class ClassifierKind(Kind):
 
     def _adopted(self, result: Result) -> Any:
         model = self.unfitted()
-        self._part(self.agents[0], *self.nothing, model)  # which tells what was planned
+        self._empty(model)  # which tells what was planned
         adopt(model, self.normaliser, result)
         return model
 

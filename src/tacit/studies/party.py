@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import logging
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,16 +21,20 @@ import numpy as np
 from tacit.admm.problem import LocalProblem
 from tacit.errors import InvalidInput, Refused, digits, printable
 from tacit.files import read_json, write_atomically
-from tacit.privacy.accounting import Guarantee, epsilon_of, rounded_up
+from tacit.privacy.accounting import Guarantee, rounded_up
 from tacit.privacy.ledger import Entry, Ledger, Spend, Terms
 from tacit.privacy.mechanisms import Noiseless
-from tacit.privacy.secure_noise import largest_distance
 from tacit.privacy.seeded_noise import root_key
 from tacit.protocol.agent import Agent
 from tacit.protocol.masks import read_identity
 from tacit.protocol.messages import Finish, Own, Propose, Roster
 from tacit.protocol.participant import Disagrees, Participant, Run
-from tacit.protocol.statement import PrivacyStatement, of_sum
+from tacit.protocol.statement import (
+    PrivacyStatement,
+    of_sum,
+    privacy_statement,
+    release_statement,
+)
 from tacit.protocol.summed import Summand
 from tacit.studies.party_file import PartyFile
 from tacit.studies.study import REHEARSAL, Cost, Study
@@ -182,26 +187,20 @@ class PartyRules:
 
     def statement(self, participant: Participant, run: Run, study: Study) -> PrivacyStatement:
         """What this party's own messages cost, by its own numbers."""
-        f, reader = participant.problem.objective, run.reader
-        mechanism = reader.mechanism if reader else run.settings.mechanism
-        delta = reader.delta if reader else run.settings.delta
+        one: Any = SimpleNamespace(agents=(participant.problem,), names=(participant.name,))
+        seeded, part = self.study.rehearsal is not None, run.rounds
         rounds = [last - first + 1 for first, last in self.ledger.charged(run.name)]
         updates = max(run.settings.rounds, sum(rounds)) * run.settings.local_updates
-        updates = 1 if reader else updates
-        seeded, distance = self.study.rehearsal is not None, 0.0
-        if not seeded and delta > 0 and not reader and updates > run.settings.updates:
-            # the noise makes up for the distance of as many updates as were planned
-            distance = updates * largest_distance(mechanism, f.statistic_size)
-        epsilon = epsilon_of([(mechanism, updates)], delta, distance)
-        hidden = ((f.neighbours, (participant.name,)),)
-        numbers = epsilon, float(delta), mechanism.name, updates, hidden, seeded
-        uncertified = REHEARSAL if seeded else f.uncertified
-        assumed = study.kind.assumed(delta)
-        about = uncertified, not seeded, assumed
-        if not isinstance(part := run.rounds, Summand):
-            return PrivacyStatement(*numbers, *about, reader is not None)
-        summed, said = part.summed, PrivacyStatement(*numbers, *about, part.release)
-        cost = (mechanism, updates)
+        if (reader := run.reader) is not None:
+            said = release_statement(one, reader.mechanism, reader.delta, seeded, not seeded)
+        else:
+            said = privacy_statement(one, run.settings, seeded, not seeded, updates)
+        uncertified = REHEARSAL if seeded else said.uncertified
+        said = replace(said, assumed=study.kind.assumed(said.delta), uncertified=uncertified)
+        if not isinstance(part, Summand):
+            return said
+        said, summed = replace(said, once=part.release), part.summed
+        cost = run.settings.mechanism, updates
         return of_sum(said, len(summed.names), summed.colluding, [cost], part.entries)
 
 
