@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from blind import command, covered, declared, ledgers_in, rows_of, spoken, told_by
 from grids import EVERYTHING
-from small_study import NAMES, Here, party, write_grid, write_study
+from small_study import NAMES, Here, party, write_grid, write_party, write_study
 
 from tacit.cli.run_folder import RunFolder
+from tacit.privacy.ledger import Ledger
 from tacit.studies.conduct import conduct
 from tacit.studies.study import Study
 
@@ -302,16 +303,28 @@ def others(cells, rng, header):
     return [*map(repr, numbers), "1"]
 
 
-def write_model(folder, target="classes = [0, 1]"):
-    """The same parties, who fit a model."""
-    write_study(folder, rehearsal=None)
-    text = (folder / "study.toml").read_text().partition("[[agents]]")
+def write_model(folder, target="classes = [0, 1]", more="", low="-1", colluding=None, epsilon=1.0):
+    """The same parties, who fit a model, and evaluate it with ``more`` in the study."""
+    write_study(folder, rehearsal=None, colluding=colluding)
+    sections = (folder / "study.toml").read_text()
+    people = sections[sections.index("[identities]" if colluding else "[[agents]]") :]
+    sizes = "normaliser = 90\nrecord_bound = 40\n"
+    if more:
+        sizes, people = "", people.replace("[[agents]]\n", "[[agents]]\nrecords = 30\n")
+    sums = f'aggregation = "sum"\ncolluding = {colluding}\n' if colluding else ""
     about = (
-        f'[learn]\nfeatures = ["age", "dose", "weight"]\ntarget = "y"\n{target}\n'
-        'normaliser = 90\nrecord_bound = 40\nbound = 4.0\n[learn.ranges]\n"*" = [-1, 1]\n'
-        f"[privacy]\n{EPS}\n[algorithm]\nrounds = 4\n"
+        sums + f'[learn]\nfeatures = ["age", "dose", "weight"]\ntarget = "y"\n{target}\n'
+        f'{sizes}bound = 4.0\n{more}[learn.ranges]\n"*" = [{low}, 1]\n'
+        f"[privacy]\ntotal_epsilon = {epsilon}\ntotal_delta = 1e-5\n"
+        + ("" if "ridge" in more else "[algorithm]\nrounds = 4\n")
     )
-    (folder / "study.toml").write_text(f"{about}[[agents]]{text[2]}")
+    if more:
+        about += "[evaluation]\nepsilon = 0.5\n"
+    for name in NAMES if epsilon > 1 else ():
+        write_party(folder, name, rehearsal=False, epsilon=epsilon)
+        (folder / f"{name}.db").unlink()
+        Ledger.create(folder / f"{name}.db", epsilon, 1e-5)
+    (folder / "study.toml").write_text(about + people)
     return Study.load(folder / "study.toml")
 
 
@@ -331,6 +344,13 @@ def write_moments(folder):
 STUDIES = {
     "study, moments": study(write_moments),
     "study, model": study(write_model),
+    "study, model, evaluated": study(write_model, more='feature_map = "fourier"\n'),
+    "study, model, first steps": study(
+        write_model, more='centring_share = "auto"\n', low='"auto", -9', epsilon=38.0
+    ),
+    "study, sum, evaluated": study(
+        write_model, target="target_range = [-1, 3]", more='model = "ridge"\n', colluding=1
+    ),
     "study, regression": study(write_model, target="target_range = [-1, 3]"),
     "study": study(write_study, rehearsal=None),
     "study, rehearsal": study(write_study),

@@ -163,6 +163,10 @@ def test_one_record_moves_one_count_by_one(tmp_path):
 
     before = counted()
     assert before.sum() == held.sum() == 40
+    file = PartyFile.load(tmp_path / "west.toml")
+    assert study.problem_of("west", file).objective.sample_count == 160
+    other = study.after(np.asarray(z) / 2)
+    assert tested.digest != other.digest and tested.question != other.question
     for i, row in ((int(np.argmax(held)), 1), (int(np.argmin(held)), 0)):
         changed = table.copy()
         changed.loc[i, ["age", "dose", "ward", "y"]] = [18.0, 0.0, "b", "no"]
