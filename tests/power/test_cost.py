@@ -16,7 +16,7 @@ from tacit.power.cost import largest_marginal_cost, published_cost, solve_centra
 from tacit.power.model import served
 from tacit.power.network import demand
 from tacit.privacy.mechanisms import Gaussian
-from tacit.report.outcome import outcome, price_in_words
+from tacit.report.page import outcome, price_in_words
 from tacit.transports.solving import solve
 
 

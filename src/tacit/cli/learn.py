@@ -662,7 +662,7 @@ def _print_fit(
             document["scores"] = {str(s.pop("class", "prediction")): s for s in scores}
         print(json.dumps(document))
         return
-    from tacit.report.outcome import outcome
+    from tacit.report.page import outcome
 
     facts = [(f"{word} (not covered)", value) for word, value in outcome(tested)]
     secret = "training objective (not covered: keep secret)"

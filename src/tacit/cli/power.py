@@ -279,7 +279,7 @@ def _publish(case: Any, released: Any, folder: RunFolder) -> None:
 
 def _said(about: dict[str, Any]) -> list[str]:
     """What a person asks first; it reads the true loads."""
-    from tacit.report.outcome import outcome
+    from tacit.report.page import outcome
 
     return [
         *_assumed(about["base_mva"], about["assumed"]),
@@ -355,7 +355,7 @@ def _check(options: argparse.Namespace) -> int:
 
 def _of_check(found: dict[str, Any]) -> Iterator[Any]:
     """What is told of it."""
-    from tacit.report.outcome import ac_check
+    from tacit.report.page import ac_check
 
     yield "computed from the true loads: keep secret"
     yield f"{found['case']}: AC power flow of this dispatch", ("", ""), ac_check(found)

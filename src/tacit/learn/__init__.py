@@ -20,16 +20,15 @@ model        a fitted model as one JSON file; which steps before it are public
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tacit.learn.constraints import CoefficientBall as Ball
-from tacit.learn.constraints import CoefficientBox as Box
-from tacit.learn.constraints import CoefficientL1Ball as Budget
-from tacit.learn.constraints import CoefficientSimplex as Simplex
-from tacit.learn.constraints import Convex, Sign
-from tacit.learn.data import Dataset, load_digits, load_leaf, load_mnist, load_table, split
-
 if TYPE_CHECKING:
     from tacit.learn.classifiers import PrivateLinearSVC, PrivateLogisticRegression
+    from tacit.learn.constraints import CoefficientBall as Ball
+    from tacit.learn.constraints import CoefficientBox as Box
+    from tacit.learn.constraints import CoefficientL1Ball as Budget
+    from tacit.learn.constraints import CoefficientSimplex as Simplex
+    from tacit.learn.constraints import Convex, Sign
     from tacit.learn.counts import PrivateCounts
+    from tacit.learn.data import Dataset, load_digits, load_leaf, load_mnist, load_table, split
     from tacit.learn.error_bars import Regression
     from tacit.learn.evaluation import PrivateEvaluation
     from tacit.learn.features import (
@@ -48,6 +47,15 @@ if TYPE_CHECKING:
     )
     from tacit.learn.released_table import PrivateMoments
 
+# Of names that feasible sets have too
+CONSTRAINTS = {
+    "Ball": "CoefficientBall",
+    "Box": "CoefficientBox",
+    "Budget": "CoefficientL1Ball",
+    "Convex": "Convex",
+    "Sign": "Sign",
+    "Simplex": "CoefficientSimplex",
+}
 # The model of a command or a study: its estimator, and whether it predicts a number
 MODELS = {
     "logistic": ("PrivateLogisticRegression", False),
@@ -94,8 +102,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """What needs scikit-learn is imported when it is asked for."""
     if name in __all__:
-        parts = "classifiers", "regressors", "features", "model", "released_table", "counts"
-        for module in (*parts, "evaluation"):
+        if name in CONSTRAINTS:
+            return getattr(import_module("tacit.learn.constraints"), CONSTRAINTS[name])
+        parts = "data", "features", "model", "classifiers", "regressors", "released_table"
+        for module in (*parts, "counts", "evaluation"):
             found = getattr(import_module(f"tacit.learn.{module}"), name, None)
             if found is not None:
                 return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,9 +21,10 @@ from tacit.html import plain
 from tacit.protocol import disclosure
 from tacit.protocol.disclosure import COVERED, PRIVATE, Level, level, may_have
 from tacit.protocol.result import Result
-from tacit.protocol.statement import PrivacyStatement, promised
-from tacit.report.account import Account, accounts
-from tacit.report.released import Block, coefficients, load, of_evaluation, of_table, rules
+from tacit.protocol.statement import PrivacyStatement
+
+if TYPE_CHECKING:
+    from tacit.report.account import Account
 
 Table = Mapping[str, Vector]  # a column of numbers, or of text, by its name
 
@@ -102,12 +103,12 @@ class Contents:
                 {n: _table(p) for n in TABLES if (p := folder / f"{n}.csv").is_file()},
                 _json(folder / "model.json"),
                 _arrays(folder / "release.npz"),
-                accounts(Path(where), result.names) if isinstance(where, str) else {},
+                _accounts(Path(where), result.names) if isinstance(where, str) else {},
                 _json(folder / "figures.json") or {},
                 _json(folder / "check.json") or {},
                 _json(folder / "intervals.json") or {},
-                load(path) if (path := folder / "moments.json").is_file() else None,
-                load(path) if (path := folder / "evaluation.json").is_file() else None,
+                _table_of(folder / "moments.json"),
+                _table_of(folder / "evaluation.json"),
             )
 
     def public(self) -> Contents:
@@ -176,15 +177,6 @@ class Contents:
     def names(self) -> tuple[str, ...]:
         return self.result.names
 
-    @property
-    def blocks(self) -> list[Block]:
-        """What has error bars."""
-        found = [] if self.moments is None else [of_table(self.moments), rules(self.moments)]
-        tested = self.evaluation
-        if tested is not None and promised(tested.privacy_):
-            found.append(of_evaluation(tested))
-        return [*found, *([coefficients(self.intervals)] if self.intervals else [])]
-
     def stem(self, name: str) -> str:
         """The bare name of the file that an option names, if it may be shown."""
         value = self.options.get(name)
@@ -246,6 +238,21 @@ def _budget_of(job: Path) -> dict[str, Any]:
     budget = read_toml(job).get("privacy")
     names = ("total_epsilon", "total_delta")
     return {k: budget[k] for k in names if k in budget} if isinstance(budget, dict) else {}
+
+
+def _accounts(folder: Path, agents: tuple[str, ...]) -> dict[str, Account | str]:
+    from tacit.report.account import accounts  # most runs have no ledgers
+
+    return accounts(folder, agents)
+
+
+def _table_of(path: Path) -> Any:
+    """A released table, if the folder has one."""
+    if not path.is_file():
+        return None
+    from tacit.report.released import load
+
+    return load(path)
 
 
 def _json(path: Path) -> Any:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from tacit import html
 from tacit._types import Vector
 from tacit.errors import digits
-from tacit.files import PER_UNIT
+from tacit.files import PER_UNIT, reading
 from tacit.privacy.accounting import rounded_up
 from tacit.protocol.disclosure import level, may_have
 from tacit.protocol.statement import promised
@@ -49,6 +50,55 @@ READ = {  # tables of the folder
     "release": "Loads as released",
 }
 HEADS = {"from_bus": "from", "to_bus": "to"}
+
+
+@dataclass(frozen=True)
+class Block:
+    """A picture, a table and notes."""
+
+    name: str
+    title: str
+    picture: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...]
+
+
+def blocks(contents: Contents) -> list[Block]:
+    """What has error bars."""
+    found = []
+    if contents.moments is not None or contents.evaluation is not None:
+        from tacit.report import released
+
+        if contents.moments is not None:
+            found += [released.of_table(contents.moments), released.rules(contents.moments)]
+        if contents.evaluation is not None and promised(contents.evaluation.privacy_):
+            found.append(released.of_evaluation(contents.evaluation))
+    return [*found, *([coefficients(contents.intervals)] if contents.intervals else [])]
+
+
+def coefficients(found: Mapping[str, Any]) -> Block:
+    """Of ``intervals.json``."""
+    from tacit.learn.error_bars import HEAD, Row
+
+    with reading("intervals.json", "coefficients with intervals"):
+        given: list[dict[str, Any]] = [
+            {k: math.nan if v is None else v for k, v in r.items()} for r in found["coefficients"]
+        ]
+        rows = [Row(**row) for row in given]
+        doubt, said = str(found["doubt"]), tuple(map(str, found["said"]))
+    words = "Coefficients" if doubt else "Coefficients, with 95 % intervals"
+    shown = sorted((r for r in rows if r.name != "(intercept)"), key=lambda r: -abs(r.value))
+    shown = shown[:MOST_BARS]
+    ends = [] if doubt else [(r.low, r.high) for r in shown]
+    names, values = [r.name for r in shown], [r.value for r in shown]
+    told = [(r.cells[1], r.cells[3]) for r in shown]
+    picture = html.bars(names, values, f"{words}.", "intervals", "coefficient", ends, told)
+    share = "" if doubt else "Privacy: of the squared error, the share of the noise."
+    notes = tuple(filter(None, (doubt, share, *said)))
+    wide = 2 if doubt else len(HEAD)
+    cells = tuple(row.cells[:wide] for row in rows)
+    return Block("intervals", words, picture, HEAD[:wide], cells, notes)
 
 
 def tables(contents: Contents) -> dict[str, Any]:

@@ -1,11 +1,9 @@
-"""What was released for answers with error bars, as parts of a page: a table's moments or counts,
-and coefficients with their intervals. The privacy statement covers all of it."""
+"""What was released of a table, as parts of a page: its moments, its counts, errors on it. The
+privacy statement covers all of it."""
 
 from __future__ import annotations
 
-import math
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit import html
-from tacit.files import reading
 from tacit.protocol.disclosure import level, may_have
 from tacit.protocol.statement import PrivacyStatement
+from tacit.report.figures import SHOWN, Block
 from tacit.tables import Number
 
 if TYPE_CHECKING:
@@ -23,19 +21,7 @@ if TYPE_CHECKING:
 
 TABLES = {"moments.json": "PrivateMoments", "counts.json": "PrivateCounts"}
 KINDS = {**TABLES, "evaluation.json": "PrivateEvaluation"}
-MOST_BARS, MOST_ROWS = 40, 1000
-
-
-@dataclass(frozen=True)
-class Block:
-    """A picture, a table and notes."""
-
-    name: str
-    title: str
-    picture: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...]
+MOST_BARS = 40
 
 
 @dataclass(frozen=True)
@@ -134,11 +120,11 @@ def of_table(table: Any) -> Block:
         )
     cells = tuple(table.cells())
     notes = [what_privacy_costs(table)]
-    if len(cells) > MOST_ROWS:
-        notes.append(f"The first {MOST_ROWS:,} of {len(cells):,} rows: {table.FILE} has all.")
+    if len(cells) > SHOWN:
+        notes.append(f"The first {SHOWN:,} of {len(cells):,} rows: {table.FILE} has all.")
     told = [(row[1], row[2]) for row in cells[: len(names)]]
     picture = html.bars(names, values, f"{words}.", "released", axis, ends, told)
-    return Block("released", words, picture, table.HEAD, cells[:MOST_ROWS], tuple(notes))
+    return Block("released", words, picture, table.HEAD, cells[:SHOWN], tuple(notes))
 
 
 def of_evaluation(found: Any) -> Block:
@@ -171,27 +157,3 @@ def what_privacy_costs(table: Any) -> str:
         f"What privacy costs: intervals of means are up to {(1 - most) ** -0.5:.3g} times as wide "
         f"as without it; of their squared error the noise is up to {most:.0%}."
     )
-
-
-def coefficients(found: Mapping[str, Any]) -> Block:
-    """Of ``intervals.json``."""
-    from tacit.learn.error_bars import HEAD, Row
-
-    with reading("intervals.json", "coefficients with intervals"):
-        given: list[dict[str, Any]] = [
-            {k: math.nan if v is None else v for k, v in r.items()} for r in found["coefficients"]
-        ]
-        rows = [Row(**row) for row in given]
-        doubt, said = str(found["doubt"]), tuple(map(str, found["said"]))
-    words = "Coefficients" if doubt else "Coefficients, with 95 % intervals"
-    shown = sorted((r for r in rows if r.name != "(intercept)"), key=lambda r: -abs(r.value))
-    shown = shown[:MOST_BARS]
-    ends = [] if doubt else [(r.low, r.high) for r in shown]
-    names, values = [r.name for r in shown], [r.value for r in shown]
-    told = [(r.cells[1], r.cells[3]) for r in shown]
-    picture = html.bars(names, values, f"{words}.", "intervals", "coefficient", ends, told)
-    share = "" if doubt else "Privacy: of the squared error, the share of the noise."
-    notes = tuple(filter(None, (doubt, share, *said)))
-    wide = 2 if doubt else len(HEAD)
-    cells = tuple(row.cells[:wide] for row in rows)
-    return Block("intervals", words, picture, HEAD[:wide], cells, notes)
