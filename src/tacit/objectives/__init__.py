@@ -11,7 +11,9 @@ public          objectives in which nothing is private any more, and their exact
 rounding        bounds on rounding errors, for the proofs
 """
 
-from tacit.objectives.exchange import Exchange
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from tacit.objectives.losses import (
     Hinge,
     Huber,
@@ -21,9 +23,12 @@ from tacit.objectives.losses import (
     SoftmaxRegression,
 )
 from tacit.objectives.objective import Objective, Statistics
-from tacit.objectives.per_sample import PerSample
 from tacit.objectives.public import PublicObjective, PublicQuadratic
 from tacit.objectives.residual import Residual
+
+if TYPE_CHECKING:
+    from tacit.objectives.exchange import Exchange
+    from tacit.objectives.per_sample import PerSample
 
 __all__ = [
     "Exchange",
@@ -40,3 +45,11 @@ __all__ = [
     "SoftmaxRegression",
     "Statistics",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Losses in a user's own words, imported when they are first used."""
+    if name not in ("Exchange", "PerSample"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    file = "exchange" if name == "Exchange" else "per_sample"
+    return getattr(import_module(f"{__name__}.{file}"), name)
