@@ -64,7 +64,7 @@ def drawn_size(experiment, table, **options):
 @pytest.mark.parametrize(
     ("kind", "name", "wrong"),
     [
-        *((power, "case14", w) for w in ({"seeds": 0}, {"rounds": -1}, {"calibration": "mine"})),
+        *((power, "case14", w) for w in ({"seeds": 0}, {"rounds": -1})),
         *((learning, "mnist", w) for w in ({"seeds": 0}, {"rounds": 0}, {"data": "cifar"})),
     ],
 )
@@ -170,17 +170,8 @@ def test_another_experiment_does_not_overwrite(folder):
 
 
 def test_totals_are_for_the_proven_sensitivity():
-    paper, ours = (
-        power.Experiment.named("case14", calibration=c).table1()[-1] for c in ("paper", "certified")
-    )
-    assert paper["proven total epsilon ObjG, E = 5"] == pytest.approx(311, abs=1)
-    assert ours["proven total epsilon ObjG, E = 5"] == pytest.approx(41.8, abs=0.1)
-    twice = 2 * paper["variance ObjG"]  # both demands move
-    assert ours["variance ObjG"] == pytest.approx(twice, rel=1e-3)
-    assert "variance OutG" not in ours
-    experiment = power.Experiment.named("case14", calibration="certified", **GRID)
-    agent = experiment.build().agents[0]  # the noise is on the residual
-    assert agent.objective.statistic_size < agent.dimension
+    last = power.Experiment.named("case14").table1()[-1]
+    assert last["proven total epsilon ObjG, E = 5"] == pytest.approx(311, abs=1)
 
 
 # --- learning, on small data of MNIST's and LEAF's format ---------------------------------------

@@ -34,14 +34,11 @@ def add_reproduce(add: Add) -> None:
     )
     reproduce.add_argument("--case", help="another grid, such as a PGLib file (case14, case118)")
     reproduce.add_argument("--workers", type=int, help="processes (case14, case118)")
-    reproduce.add_argument(
-        "--calibration", choices=("paper", "certified"), help="case14, case118; default: paper"
-    )
 
 
 def _reproduce(options: argparse.Namespace) -> int:
     power = options.figure in POWER
-    wrong = ("data", "device") if power else ("case", "workers", "calibration")
+    wrong = ("data", "device") if power else ("case", "workers")
     for name in wrong:
         if getattr(options, name) is not None:
             raise InvalidInput(f"Expected no --{name} for {options.figure}. Nothing was run.")
@@ -51,7 +48,7 @@ def _reproduce(options: argparse.Namespace) -> int:
             "gets MNIST). Nothing was run."
         )
     application = import_module(f"tacit.lab.reproduce.{'power' if power else 'learning'}")
-    given = {name: getattr(options, name) for name in ("seeds", "rounds", "case", "calibration")}
+    given = {name: getattr(options, name) for name in ("seeds", "rounds", "case")}
     experiment = application.Experiment.named(
         options.figure, **{name: value for name, value in given.items() if value is not None}
     )

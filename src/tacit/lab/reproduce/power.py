@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import NonsmoothStep, Settings
-from tacit.errors import choice, count
+from tacit.errors import count
 from tacit.lab import reproduce
 from tacit.lab.reproduce import Curve, Rows, Runs
 from tacit.power.model import PowerProblem, build
@@ -48,20 +48,15 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Experiment(reproduce.Experiment):
-    """``calibration`` "paper" is the paper's noise; "certified" is ours."""
+    """Noise as in the paper: not certified."""
 
     case: str
     zones: int
     beta: float
     penalty: float
-    calibration: str = "paper"
 
     columns = (*Run._fields, *TRACE)
     last = 10
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        choice("calibration", self.calibration, ("paper", "certified"))
 
     def units(self) -> list[Run]:
         every = [Run("no noise", math.inf, E, 0) for E in self.local_updates]
@@ -93,14 +88,11 @@ class Experiment(reproduce.Experiment):
         for."""
         mechanism = self.mechanism(algorithm, epsilon)
         Δ = max(a.objective.sensitivity(mechanism.norm, a.feasible_set) for a in agents)
-        used = 2 * self.beta if self.calibration == "paper" else Δ
-        ratio = float(mechanism.scale(used)) / Δ
+        ratio = float(mechanism.scale(2 * self.beta)) / Δ
         return mechanism_from({**mechanism.to_dict(), "noise_multiplier": ratio})
 
     def build(self) -> PowerProblem:
-        """The paper adds noise to z; certified noise goes on the residual."""
-        on = "gradient" if self.calibration == "paper" else "residual"
-        return build(self.case, self.zones, beta=self.beta, noise_on=on)
+        return build(self.case, self.zones, beta=self.beta, noise_on="gradient")
 
     def settings(self, run: Run) -> Settings:
         perturbation = ALGORITHMS.get(run.algorithm, ("objective", ""))[0]
@@ -110,7 +102,7 @@ class Experiment(reproduce.Experiment):
             self.mechanism(run.algorithm, run.epsilon),
             self.delta,
             perturbation,  # type: ignore[arg-type]
-            self.calibration,  # type: ignore[arg-type]
+            "paper",
             self.penalty,
             NonsmoothStep(1.0),
         )
@@ -137,9 +129,7 @@ class Experiment(reproduce.Experiment):
             *(("objective", f"objective, E = {E}", curves(E)) for E in self.local_updates),
             ("residual", "consensus residual", residuals),
         ]
-        paper = self.calibration == "paper"
-        noise = "the paper's noise, not certified" if paper else "Obj certified, Out not"
-        return self.panels(traces, rows, noise)
+        return self.panels(traces, rows, "the paper's noise, not certified")
 
     def tables(self, traces: pd.DataFrame) -> dict[str, Rows]:
         return {"claims": self.claims(traces), "table1": self.table1()}
@@ -147,24 +137,18 @@ class Experiment(reproduce.Experiment):
     def table1(self) -> Rows:
         """Table 1: the variances; then what all updates of a run cost together, for Obj.
 
-        "paper": Δ = 2β (Obj) and β (Out). The cost is for the proven Δ of the gradient,
-        which for the demands of one bus is larger than 2β: the noise multiplier is smaller than the
-        formula's. "certified": the variances of Obj on the residual.
+        Δ = 2β (Obj) and β (Out). The cost is for the proven Δ of the gradient, which for the
+        demands of one bus is larger than 2β: the noise multiplier is smaller than the formula's.
         """
         agents = self.build().agents
-        paper = self.calibration == "paper"
         rows = []
         for epsilon in self.epsilons:
             row: dict[str, Any] = {"epsilon": epsilon}
             totals = {}
             for algorithm, (perturbation, _) in ALGORITHMS.items():
                 mechanism = self.mechanism(algorithm, epsilon)
-                proven = max(
-                    a.objective.sensitivity(mechanism.norm, a.feasible_set) for a in agents
-                )
-                used = self.beta * (2 if perturbation == "objective" else 1) if paper else proven
-                if paper or perturbation == "objective":
-                    row[f"variance {algorithm}"] = mechanism.variance(used)
+                used = self.beta * (2 if perturbation == "objective" else 1)
+                row[f"variance {algorithm}"] = mechanism.variance(used)
                 if perturbation == "objective":
                     actual = self.proven(algorithm, epsilon, agents)
                     for E in self.local_updates:
