@@ -28,6 +28,7 @@ evaluate_every = 3
 [rehearsal]
 seed = 9
 [learn]
+centring_share = "none"
 features = ["age", "sex", "fee"]
 target = "churn"
 classes = ["a", "b", "c"]
@@ -57,6 +58,7 @@ name = "B"
 """
 PLAIN = """
 [learn]
+centring_share = "none"
 features = ["age", "fee"]
 target = "left"
 classes = [0, 1]
@@ -72,7 +74,8 @@ name = "A"
 name = "B"
 """
 NUMBER = PLAIN.replace("classes = [0, 1]", "target_range = [-1.0, 3.0]").replace(
-    "[learn]", '[learn]\nmodel = "quantile"\nlevel = 0.9\ndrop = ["note"]\nlog = ["fee"]'
+    '[learn]\ncentring_share = "none"',
+    '[learn]\nmodel = "quantile"\nlevel = 0.9\ndrop = ["note"]\nlog = ["fee"]',
 )
 POWER = """
 [power]

@@ -34,6 +34,7 @@ classes = ["no", "yes"]
 normaliser = 90
 record_bound = 40
 bound = 4.0
+centring_share = "none"
 [learn.ranges]
 age = [18, 90]
 "*" = [0, 10]

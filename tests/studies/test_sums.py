@@ -59,6 +59,7 @@ def test_a_classifier(tmp_path):
     about = (
         'aggregation = "sum"\ncolluding = 1\n[learn]\nfeatures = ["age", "dose", "weight"]\n'
         'target = "y"\nclasses = [0, 1]\nnormaliser = 90\nrecord_bound = 40\nbound = 4.0\n'
+        'centring_share = "none"\n'
         '[learn.ranges]\n"*" = [-1, 1]\n[privacy]\ntotal_epsilon = 2.0\ntotal_delta = 1e-5\n'
         "[algorithm]\nrounds = 4\n"
     )

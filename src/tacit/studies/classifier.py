@@ -129,7 +129,7 @@ class ClassifierKind(Kind):
                 raise InvalidInput("Expected level in [learn] for model = 'quantile' only.")
             estimator["level"] = section["level"]
         if not number:
-            estimator["centring_share"] = _share(section.get("centring_share", "none"))
+            estimator["centring_share"] = _share(section.get("centring_share", "auto"))
         elif "centring_share" in section:
             raise InvalidInput("Expected centring_share in [learn] with classes only.")
         spent = _spending(data)
