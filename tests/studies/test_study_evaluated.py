@@ -282,5 +282,7 @@ def test_ranges_a_mean_and_lengths_are_first_steps(tmp_path, target, colluding):
         np.testing.assert_array_equal(own.coef_, model.coef_)
         said = json.loads((tmp_path / f"own-{name}" / "statement.json").read_text())
         assert said["epsilon"] == pytest.approx(result.privacy.epsilon, rel=1e-3)
+        party_file = tmp_path / f"{name}.toml"
+        assert Subject.read(tmp_path / f"own-{name}", party=party_file).counted
         spent = tacit.Ledger(tmp_path / f"{name}.db").spent.epsilon
         assert 0.95 * 38 < spent <= 38

@@ -130,7 +130,7 @@ FILES: dict[str, Level | Parts] = {
     "released.json": PRIVATE,
     "status.json": PRIVATE,
     "solution.npz": COVERED,
-    "statement.json": {**STATEMENT, "run": COVERED, "study": PUBLIC},
+    "statement.json": {**STATEMENT, "run": COVERED, "runs": COVERED, "study": PUBLIC},
     # attacks
     "attack.png": PRIVATE,
     "loads.csv": PRIVATE,

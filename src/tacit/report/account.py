@@ -71,34 +71,38 @@ class Account:
         return next((r for r in self.runs if r["run"] == name), None)
 
     def paid_for(
-        self, statement: PrivacyStatement, run: str, own: bool | None = None
+        self,
+        statement: PrivacyStatement,
+        run: str,
+        own: bool | None = None,
+        runs: Sequence[str] = (),
     ) -> float | None:
-        """The epsilon that was paid for a run, with what is beside it; None where it is not known.
+        """The epsilon that was paid for a run, with its private mean; None where it is not known.
 
         ``own``: whether the run is known to have paid from this very ledger, or from none.
+        ``runs``: all that the statement is about, as the ledger calls them, where they are known.
         Releases are listed under names of their own, which no result has. A run that released once
         is taken for the release that costs what its statement says, or for the most expensive one
-        if all cost more; what it released before or after for what costs as much with it, or least.
+        if all cost more; a private mean for the release that costs least with the rounds.
         """
         said, delta = statement.epsilon, statement.delta
         if own is False or not 0 <= delta < 1:
             return 0.0
-        charged = [r for r in self.runs if r["rounds_charged"]]
-        found = None if statement.once else self.run(run)
-        if found is None and not statement.once:
+        if runs:
+            known = [r for r in self.runs if r["run"] in runs]
+            return _cost(known, delta) if len(known) == len(runs) else 0.0
+        releases = [r for r in self.runs if r["read_once"] and r["rounds_charged"]]
+        if statement.once:
+            costs = [_cost([r], delta) for r in releases]
+            alike = [cost for cost in costs if PART * said <= cost <= said / PART]
+            if not own:
+                return None if alike else 0.0
+            more = min(costs, default=0.0) * PART > said
+            return alike[0] if alike else max(costs) if more else 0.0
+        if (found := self.run(run)) is None:
             return 0.0 if run or _cost(self.runs, delta) < PART * said else None
-        parts = [[r] for r in charged if r["read_once"]] if found is None else [[found]]
-        beside = [r for r in charged if r["read_once"] or statement.after]
-        if beside and (statement.before or statement.after):
-            parts = [[*part, r] for part in parts for r in beside if r not in part]
-        costs = [_cost(part, delta) for part in parts]
-        alike = [cost for cost in costs if PART * said <= cost <= said / PART]
-        if not statement.once:
-            return alike[0] if alike else min(costs)
-        if not own:
-            return None if alike else 0.0
-        more = min(costs, default=0.0) * PART > said
-        return alike[0] if alike else max(costs) if more else 0.0
+        means = [[r] for r in releases] if statement.before else []
+        return min(_cost([found, *mean], delta) for mean in means or [[]])
 
 
 def accounts(folder: Path, agents: Sequence[str]) -> dict[str, Account | str]:

@@ -55,13 +55,14 @@ class Subject:
     data: str = ""  # which columns were used, and public numbers of records, in words
     purpose: str = ""  # as whoever makes the sheet says it
     recipients: str = ""
+    runs: tuple[str, ...] = ()  # of a study of several, as the ledger calls them
 
     @cached_property
     def paid(self) -> float | None:
         """The epsilon that the ledger paid for this run; None: not known."""
         if self.account is None:
             return 0.0
-        return self.account.paid_for(self.statement, self.run, self.own)
+        return self.account.paid_for(self.statement, self.run, self.own, self.runs)
 
     @property
     def counted(self) -> bool | None:
@@ -151,6 +152,7 @@ def _of_kit(path: Path) -> Subject:
             own=True,  # a party answers from its own ledger only
             files=_listed(path.parent),
             data=used,
+            runs=tuple(map(str, data.get("runs", ()))),
         )
 
 

@@ -68,6 +68,7 @@ class Step:
     spent: Spend
     before: Cost | None = None
     after: str = ""
+    paid: tuple[str, ...] = ()  # as the ledger calls them
 
 
 class PartyRules:
@@ -161,29 +162,33 @@ class PartyRules:
             point = outcome.solution
             if point.shape != (problem.dimension,) or not np.isfinite(point).all():
                 raise Refused(f"Expected {problem.dimension} finite numbers as solution.")
-        said, paid = self.statement(participant, run, study), self._paid(run, problem)
+        said = self.statement(participant, run, study)
+        name = run.name if run.reader is None else run.reader.named(problem)
+        runs = (*step.paid, name)
         noise, stage = run.reader or run.settings, study.kind.STAGE
         cost = study.kind.total(Cost(said, noise.mechanism), step.before)
         total = Cost(cost, noise.mechanism)
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
             study.kind.write_own(self.folder, problem, point, said if stage else cost)
-            told = {"run": (stage and step.after) or run.name, "study": self.study.digest}
-            told |= cost.to_dict()
+            told: dict[str, Any] = {
+                "run": (stage and step.after) or run.name,
+                "study": self.study.digest,
+            }
+            told |= {**({"runs": runs} if step.paid else {}), **cost.to_dict()}
             write_atomically(self.folder / "statement.json", json.dumps(told, indent=2).encode())
             log.info("Run %r is finished; the party's own part is in %s.", run.name, self.folder)
         del self.steps[self.steps.index(step) + 1 :]
         if (then := study.after(outcome.solution)) is not None:
             part = then.problem_of(self.file.agent, self.file)
-            self.steps.append(Step(then, part, step.spent.plus(*paid), total, run.name))
+            self.steps.append(Step(then, part, self._paid(name, step.spent), total, run.name, runs))
 
-    def _paid(self, run: Run, problem: LocalProblem) -> tuple[Terms, int]:
-        """The terms of a finished run, and the updates that were charged."""
-        name = run.name if run.reader is None else run.reader.named(problem)
+    def _paid(self, name: str, before: Spend) -> Spend:
+        """With what the ledger has charged for this run."""
         terms = self.ledger.terms(name)
         assert terms is not None
         rounds = [last - first + 1 for first, last in self.ledger.charged(name)]
-        return terms, sum(rounds) * terms.local_updates
+        return before.plus(terms, sum(rounds) * terms.local_updates)
 
     def statement(self, participant: Participant, run: Run, study: Study) -> PrivacyStatement:
         """What this party's own messages cost, by its own numbers."""
