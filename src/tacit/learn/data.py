@@ -66,7 +66,14 @@ class Dataset:
 
 
 def load_mnist(folder: str | Path, part: str = "train") -> Dataset:
-    """MNIST's original files, plain or gzipped; pixels as float32 in [0, 1]."""
+    """MNIST's original files, plain or gzipped; pixels as float32 in [0, 1].
+
+    folder  where the four files are
+    part    "train" or "test"
+
+    Returns a ``Dataset``. Raises ``InvalidInput`` for another part, ``CorruptFile`` for a file that
+    is damaged or not there.
+    """
     prefix = {"train": "train", "test": "t10k"}[choice("part", part, ("train", "test"))]
     images = _read_idx(_find(Path(folder), f"{prefix}-images-idx3-ubyte"), 3)
     labels = _read_idx(_find(Path(folder), f"{prefix}-labels-idx1-ubyte"), 1)
@@ -111,7 +118,12 @@ def download_mnist(
 
 
 def load_digits(part: str = "train") -> Dataset:
-    """Scikit-learn's 1,797 digits of 8×8 pixels, a quarter of them for the test."""
+    """Scikit-learn's 1,797 digits of 8×8 pixels, a quarter of them for the test.
+
+    part    "train" or "test"
+
+    Returns a ``Dataset``. Raises ``InvalidInput`` for another part.
+    """
     try:
         from sklearn.datasets import load_digits as load
     except ImportError:
@@ -127,8 +139,12 @@ def load_digits(part: str = "train") -> Dataset:
 def load_leaf(folder: str | Path, classes: int = 62, *, invert: bool = True) -> Dataset:
     """All JSON files of a LEAF folder, plain or gzipped; groups are the users.
 
-    ``invert`` turns LEAF's pixels (1 = white) into 1 − x, as the experiments use them. One file at
-    a time is held in memory, in about eight times its size.
+    folder   where the files are. One at a time is held in memory, in about eight times its size
+    classes  how many labels there are, from 0 on
+    invert   turn LEAF's pixels (1 = white) into 1 − x, as the experiments use them
+
+    Returns a ``Dataset``. Raises ``CorruptFile`` where there is no file, or a damaged one, or a
+    label beyond ``classes``.
     """
     paths = sorted(p for p in Path(folder).glob("*.json*") if p.suffix in (".json", ".gz"))
     if not paths:
@@ -170,9 +186,15 @@ def load_table(
 ) -> Dataset:
     """A CSV or Parquet table: ``target`` has the labels; all other columns must be numbers.
 
-    ``agent_column`` says whose record it is; the columns in ``drop`` are not used. ``features``
-    are the columns that are, in this order; left out, all others. ``numeric_target``: the target's
-    own numbers are the labels, and there are no classes.
+    path            the file
+    target          the column of labels
+    agent_column    the column that says whose record it is
+    drop            columns that are not used
+    features        the columns that are, in this order; left out, all others
+    numeric_target  the target's own numbers are the labels, and there are no classes
+
+    Returns a ``Dataset``. Raises ``InvalidInput`` for columns that are not there or are no numbers,
+    ``CorruptFile`` for a file that is damaged or not there. No error shows a cell.
     """
     number, used = ANY["*"] if numeric_target else None, tuple(features or ()) or None
     rules = Rules(target, None, number, used, tuple(drop), ANY)
@@ -193,10 +215,16 @@ def split(
 ) -> list[Vector]:
     """The rows of every agent.
 
-    "iid": ``agents`` equal random parts. "group": one agent per group, in order of their names.
-    "dirichlet": label skew, every class is shared out by a Dirichlet(alpha) draw; a smaller alpha
-    skews more. It reads the labels, and one of them moves other agents' records: for experiments,
-    as no statement of a fit covers it.
+    agents  how many; of "group" none
+    how     "iid": equal random parts. "group": one agent per group, in order of their names.
+            "dirichlet": label skew, every class is shared out by a Dirichlet(alpha) draw. It reads
+            the labels, and one of them moves other agents' records: for experiments, as no
+            statement of a fit covers it
+    alpha   a smaller one skews more
+    seed    of the random parts
+
+    Returns an array of row numbers for each agent. Raises ``InvalidInput`` for more agents than
+    records.
     """
     how = choice("split", how, ("iid", "group", "dirichlet"))
     if how == "group":

@@ -73,6 +73,9 @@ def save_model(model: Any, folder: str | Path) -> Path:
     """Write ``model.json`` of a fitted estimator, or of a pipeline of public maps and one.
 
     The privacy statement covers what is in it; a pickle of the estimator holds more.
+
+    Returns the path of the file. Raises ``NotFittedError`` before a fit, ``InvalidInput`` for steps
+    that are no public maps.
     """
     before, last = _parts(model)
     if not _has_document(before, last):
@@ -117,7 +120,8 @@ def _has_document(before: list[Any], last: Any) -> bool:
 def load_model(folder: str | Path) -> Any:
     """The model in a folder's ``model.json``, ready to predict.
 
-    An estimator with all but ``result_``; with steps before it, a pipeline of them and it.
+    Returns an estimator with all but ``result_``; with steps before it, a pipeline of them and it.
+    Raises ``CorruptFile`` for a file that is not there, damaged, or no model.
     """
     path = Path(folder) / FILE
     with reading(path, WHAT):

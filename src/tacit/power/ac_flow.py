@@ -86,7 +86,11 @@ class PowerFlow:
 
 
 def power_flow(grid: Grid, p: pd.Series, voltage: pd.Series) -> PowerFlow:
-    """The power flow with generators at ``p`` and their buses at ``voltage``, both per unit."""
+    """The power flow with generators at ``p`` and their buses at ``voltage``, both per unit.
+
+    Returns a ``PowerFlow``, which says whether it ``converged``. Raises ``InvalidInput`` for
+    numbers of other generators or buses.
+    """
     case = _pypower_case(grid, p, voltage)
     api = package("pypower.api")
     quiet = api.ppoption(VERBOSE=0, OUT_ALL=0)

@@ -96,6 +96,9 @@ def load_case(source: Any) -> Grid:
     """A grid from a MATPOWER ``.m`` file, a named case such as "case14", or a pandapower net.
 
     A network is also read from the JSON that pandapower writes.
+
+    Returns a ``Grid``. Raises ``InvalidInput`` for an unknown name (near ones are named) or an
+    element that would make private loads public; ``CorruptFile`` for a damaged file.
     """
     if isinstance(source, Grid):
         return source

@@ -294,6 +294,8 @@ def bound(grid: Grid) -> float:
 
     The set of ``network`` with eqs. (7), (8) as equations: no AC power flow that serves the demand
     is cheaper.
+
+    Raises ``InvalidInput`` for a cost that is not convex, ``SolverFailure`` without an optimum.
     """
     whole = network(grid)
     matrix, offset, cones = whole.constraints

@@ -63,7 +63,10 @@ class Network:
 
 
 def network(grid: Grid, buses: Iterable[int] | None = None) -> Network:
-    """The relaxation for the zone of these buses and the lines that touch it (Appendix D)."""
+    """The relaxation for the zone of these buses and the lines that touch it (Appendix D).
+
+    Returns a ``Network``, its constraints by name. Without ``buses`` it is that of the whole grid.
+    """
     own = list(grid.bus.index) if buses is None else sorted(buses)
     line = grid.line[grid.line["from_bus"].isin(own) | grid.line["to_bus"].isin(own)]
     generator = grid.generator[grid.generator["bus"].isin(own)]

@@ -77,6 +77,8 @@ def rounded_down(value: float, digits: int = 3) -> str:
 def basic(epsilon: float, delta: float, updates: int) -> Guarantee:
     """Basic composition: ``updates`` times (epsilon, delta) (Section 4.3).
 
+    Returns the total. Raises ``InvalidInput`` for numbers out of range.
+
     Guarantee: true for every mechanism if each update is (epsilon, delta)-private.
     """
     updates = count("updates", updates)
@@ -88,6 +90,8 @@ def paper(epsilon: float, delta: float, updates: int) -> Guarantee:
     """The paper's total for Gaussian noise (Section 4.3, the composition theorem).
 
     sqrt(TE ln(1/delta) / ln(1.25/delta)) epsilon at the same delta, TE = ``updates``.
+
+    Returns what the paper says. Raises ``InvalidInput`` for numbers out of range.
 
     Guarantee: none. The proof bounds epsilon' from below, and the exact total of
     ``Gaussian.classical(epsilon, delta)`` can be several times larger.
@@ -114,7 +118,13 @@ def exact(mechanism: Mechanism, updates: int, delta: float) -> Guarantee:
 
 
 def compose(parts: Parts, delta: float) -> Guarantee:
-    """The same for several mechanisms in sequence, each with its number of updates."""
+    """The same for several mechanisms in sequence, each with its number of updates.
+
+    parts   (mechanism, updates) pairs, in any order
+    delta   at which epsilon is stated
+
+    Returns the total. Raises ``InvalidInput`` for numbers out of range.
+    """
     return Guarantee(epsilon_of(parts, delta), float(delta))
 
 
@@ -196,7 +206,11 @@ def calibrate(
 ) -> Gaussian | Laplace:
     """The mechanism with the least noise whose ``updates`` uses stay within a total budget.
 
-    ``name`` is "gaussian" or "laplace". Laplace noise also accepts ``total_delta = 0``.
+    name                        "gaussian" or "laplace"
+    total_epsilon, total_delta  the budget; Laplace noise also accepts ``total_delta = 0``
+    updates                     how often it is used, local updates counted one by one
+
+    Returns the mechanism. Raises ``InvalidInput`` where no noise fits the budget.
 
     Guarantee: ``exact(mechanism, updates, total_delta).epsilon`` is at most ``total_epsilon``
     and at least 99.9 % of it.
