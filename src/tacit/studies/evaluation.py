@@ -29,12 +29,12 @@ from tacit.admm.settings import Settings
 from tacit.learn.evaluation import Cells, PrivateEvaluation, cells_of, in_cells, layout_of
 from tacit.learn.released_table import assumed
 from tacit.objectives.moments import Counts
-from tacit.planning import MOST_ROUNDS, Plan
+from tacit.planning import Plan
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PrivacyStatement, with_releases
 from tacit.sets import Box
 from tacit.studies.classifier import ClassifierKind, Evaluation
-from tacit.studies.moments import EXACT
+from tacit.studies.moments import AT_MOST, EXACT
 from tacit.studies.party_file import PartyFile
 from tacit.studies.study import Cost, Kind
 
@@ -93,7 +93,7 @@ class EvaluationKind(Kind):
         return LocalProblem(f, Box(-1.0, 1.0, size=f.dimension), name=agent)
 
     def plan(self, problem: Problem) -> Plan:
-        settings = Settings(MOST_ROUNDS, tolerance=EXACT)
+        settings = Settings(AT_MOST, tolerance=EXACT)
         return Plan(settings, self.about.noise, self.fit.spending["total_delta"])
 
     @property

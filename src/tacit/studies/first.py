@@ -20,11 +20,11 @@ from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Settings
 from tacit.learn.first_releases import Sums
-from tacit.planning import MOST_ROUNDS, Plan
+from tacit.planning import Plan
 from tacit.privacy.mechanisms import Mechanism
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PrivacyStatement
-from tacit.studies.moments import EXACT
+from tacit.studies.moments import AT_MOST, EXACT
 from tacit.studies.party_file import PartyFile
 from tacit.studies.study import Kind
 
@@ -100,7 +100,7 @@ class FirstKind(Kind):
 
     def plan(self, problem: Problem) -> Plan:
         noise = self._asked(self.agents[0], *self.fit.nothing).noise
-        return Plan(Settings(MOST_ROUNDS, tolerance=EXACT), noise, self.fit.spending["total_delta"])
+        return Plan(Settings(AT_MOST, tolerance=EXACT), noise, self.fit.spending["total_delta"])
 
     def write_outcome(self, folder: Path, result: Result) -> list[str]:
         return []

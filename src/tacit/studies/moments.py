@@ -36,6 +36,7 @@ from tacit.studies.study import (
 from tacit.tables import Rules
 
 EXACT = 1e-10  # residual at which the answer is that of the releases: rounds cost nothing
+AT_MOST = 30  # rounds to agree on a mean, which takes about six
 
 
 @dataclass(frozen=True)
