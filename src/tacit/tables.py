@@ -111,10 +111,8 @@ class Table:
         found = np.empty((len(self), len(columns)))
         for j, name in enumerate(columns):
             found[:, j] = self._floats(name)
-        fine = np.isfinite(found)
-        for j, name in enumerate(columns):
-            if name in gaps or "*" in gaps:
-                fine[:, j] |= np.isnan(found[:, j])
+        may_miss = np.array([name in gaps or "*" in gaps for name in columns], bool)
+        fine = np.isfinite(found) | (np.isnan(found) & may_miss)
         if not fine.all():
             row, first = np.argwhere(~fine)[0].tolist()
             others = [c for j, c in enumerate(columns) if j != first and not fine[:, j].all()]
@@ -343,13 +341,11 @@ class Rules:
         for key in ("features", "drop", "classes", "log"):
             if key in found:
                 found[key] = list_of(key, found[key], where, (str, int)[: 1 + (key == "classes")])
-        if "target" in found and not (isinstance(found["target"], str) and found["target"]):
+        target = found.get("target")
+        text = isinstance(target, str) and target
+        if "target" in found and (not text or target in found.get("features", ())):
             raise InvalidInput(
-                f"Expected target as the name of a column, got {shown(found['target'])}."
-            )
-        if "target" in found and found["target"] in found.get("features", ()):
-            raise InvalidInput(
-                f"Expected target as a column beside the features, got {shown(found['target'])}."
+                f"Expected target as the name of a column beside the features, got {shown(target)}."
             )
         ranges = dict(found.get("ranges", {}))
         wide = [n for n, pair in ranges.items() if isinstance(pair, list) and pair[:1] == ["auto"]]
@@ -357,7 +353,7 @@ class Rules:
         if "target_range" in found:
             ends = found["target_range"]
             if isinstance(ends, list) and ends[:1] == ["auto"]:
-                wide, ends = [*wide, str(found.get("target"))], ends[1:]
+                wide, ends = [*wide, str(target)], ends[1:]
             found["target_range"] = _pair("target_range", ends, where)
         found["auto"] = tuple(wide)
         if {"classes", "target_range"} <= found.keys():
@@ -449,9 +445,8 @@ class Rules:
         if bare := [name for name in numbers if name not in self.ranges and "*" not in self.ranges]:
             raise InvalidInput(
                 f"Expected a public rule of every column, got none of {named(bare)} ({len(bare)} "
-                f"of {len(used)} have none): a range for numbers ('*' is for all others), "
-                "categories for text; identifiers and what is not to be used are dropped (--range, "
-                "--categories, --id, --drop). Nothing was read."
+                f"of {len(used)} have none): a range for numbers ('*': all others), categories for "
+                "text, or leave it out (--range, --categories, --id, --drop). Nothing was read."
             )
         matrix = _joined([table.numbers(numbers, gaps, advice) for table in tables])
         columns = {name: matrix[:, j] for j, name in enumerate(numbers)}
@@ -494,34 +489,23 @@ RULES = tuple(name for name in Rules.__dataclass_fields__ if name != "auto")
 
 
 def read_arrays(
-    path: Path, target: str | None, columns: Sequence[str] | None = None, **rules: Any
+    path: Path, target: str | None, columns: Sequence[str] | None = None
 ) -> dict[str, Any]:
     """Arrays by name: all of an .npz, or the columns of a table as features and targets.
 
     columns   the features of a table, in this order; left out, all but the target
-    rules     ``ranges``, ``categories``, ``fill`` and ``drop``, as ``tacit learn`` has them; left
-              out, numbers are taken as they are
     """
-    if path.suffix not in (".csv", ".parquet") or target is None:
-        if path.suffix != ".npz":
-            form = ".npz, .csv or .parquet" if target is not None else ".npz"
-            raise InvalidInput(f"Expected a {form} file, got {path}.")
+    if path.suffix == ".npz":
         return read_npz(path, "a table of numbers")
-    drop, kinds = tuple(rules.pop("drop", ())), ("ranges", "categories", "fill")
-    of: Any = {name: rules.get(name) or {} for name in kinds} if rules else {"ranges": ANY}
-    own = Rules(target, None, ANY["*"], tuple(columns or ()) or None, drop, **of)
+    if target is None or path.suffix not in (".csv", ".parquet"):
+        form = ".npz, .csv or .parquet" if target is not None else ".npz"
+        raise InvalidInput(f"Expected a {form} file, got {path}.")
+    own = Rules(target, None, ANY["*"], tuple(columns or ()) or None, ranges=ANY)
     found = own.records([path], strip=True, advice="")
-    names: Sequence[str] = [*found.columns]
+    names, targets = [*found.columns], found.targets
     if np.isfinite(_numbers(names)).any():
         raise InvalidInput(f"Expected column names in the first line of {path}, found numbers.")
-    if rules:
-        made = public_rules(names, own.ranges, own.categories, own.fill)
-        features = np.hstack([rule.part(found.columns[rule.name]).values for rule in made])
-        names = [name for rule in made for name in rule.names]
-    else:
-        features = found.matrix()
-    targets = found.targets
-    return {"features": features, "targets": targets, "labels": targets, "columns": [*names]}
+    return {"features": found.matrix(), "targets": targets, "labels": targets, "columns": names}
 
 
 def refuse_one_file(paths: Sequence[Path]) -> None:
@@ -537,10 +521,7 @@ def refuse_one_file(paths: Sequence[Path]) -> None:
 def _agents(paths: Sequence[Path], agent_column: str | None) -> list[str]:
     """What the agents are called whose tables these are."""
     if len(paths) > 1 and agent_column is not None:
-        raise InvalidInput(
-            "Expected either several tables, one for each agent, or an agent column, got both. "
-            "Nothing was fit."
-        )
+        raise InvalidInput("Expected a table for each agent, or an agent column, got both.")
     names = [path.stem for path in paths]
     alike = [name.casefold() for name in names]  # some file systems take ledgers of both for one
     if twice := [n for n, same in zip(names, alike, strict=True) if alike.count(same) > 1]:
@@ -579,8 +560,8 @@ def _used(
         if odd := sorted({*first} ^ {*own}):
             where = table if odd[0] in first else tables[0]
             raise InvalidInput(
-                f"Expected the columns of {tables[0].path} in {table.path}, and no others, got no "
-                f"{odd[0]!r} in {where.path}: drop it, if it is not to be used. Nothing was fit."
+                f"Expected the same columns in {tables[0].path} and {table.path}, got no "
+                f"{odd[0]!r} in {where.path}. Nothing was fit."
             )
     return first
 

@@ -59,7 +59,7 @@ def test_tables_and_data_sets_that_are_refused(tmp_path, monkeypatch, refused):
         ),
         (f"{base} {ranges} --clip x", "clip as a number"),
         (f"{base} {ranges} --clip 0", "clip > 0"),
-        (f"{base} {ranges} --clip 1e-9", "clip >= 1e-06"),
+        (f"{base} {ranges} --clip 1e-9", "1e-06 <= clip"),
         (f"{base} {ranges} --centring-share x", "--centring-share as a number"),
         (f"{base} {ranges} --centring-share 2", "centring_share < 1"),
         (f"{base} {ranges} --centring-share 0", "0 < centring_share"),

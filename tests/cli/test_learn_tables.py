@@ -207,7 +207,7 @@ def test_what_is_refused_before_anything_is_spent(parties, tmp_path, refused):
     files = ("north.csv", "south.csv")
     bare = ("--target", "churn", *FAST, "--out", "r")
     for names, more, words in (
-        ((*files, "more.csv"), base, "in more.csv, and no others, got no 'x' in north.csv"),
+        ((*files, "more.csv"), base, "and more.csv, got no 'x' in north.csv"),
         ((*files, "less.csv"), base, "got no 'fee' in less.csv"),
         ((*files, "one.csv"), (*base, "--test-share", 0.9), "--test-share 0 keeps all"),
         ((*files, "sub/north.csv"), base, "got 'north' more than once"),

@@ -270,7 +270,7 @@ OF_CLASSES = [
     ({"calibration": "paper", "centring_share": 0.1}, "certified noise for a private mean"),
     ({"mechanism": "cauchy"}, "mechanism name"),
     ({"keep_length": "some"}, "keep_length"),
-    ({"clip": 1e-9}, "clip >= 1e-06"),
+    ({"clip": 1e-9}, "1e-06 <= clip"),
     ({"rounds": 10**6, "local_updates": 10**6}, "rounds times local_updates"),
     *(
         ({name: value}, f"{name} as a number")

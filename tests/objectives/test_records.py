@@ -201,7 +201,10 @@ NAN[2, 1] = math.nan
             (lambda name=name: sample(name, X0, y0, clip=0.1), "no clip for")
             for name in ("least-squares", "huber", "hinge", "quantile")
         ),
-        *((lambda c=c: sample("softmax", X0, y0, clip=c), "clip >") for c in (0.0, math.nan, 1e-9)),
+        *(
+            (lambda c=c: sample("softmax", X0, y0, clip=c), r"<= clip|clip >")
+            for c in (0.0, math.nan, 1e-9)
+        ),
         (lambda: sample("softmax", X0, y0, clip_form="both"), "clip_form to be one of"),
         (lambda: PublicQuadratic(np.ones((3, 2)), np.ones(2)), r"data of shape \(3\)"),
         (lambda: PublicQuadratic(np.ones((1, 1)), [math.nan]), "finite"),
@@ -229,7 +232,7 @@ NAN[2, 1] = math.nan
         *(
             (lambda loss=loss: PerSample(loss, X0, clip=1.0, size=4, normaliser=8.0), words)
             for loss, words in (
-                (lambda z, x: z * 1.0, "one number"),
+                (lambda z, x: z * 1.0, "one floating"),
                 (lambda z, x: (x[:3] @ z) ** 2, "failed"),
                 (lambda z: z.sum(), "failed"),
                 (lambda z, x: -z[0] if z[0] < 0 else z[0], "jnp.where"),

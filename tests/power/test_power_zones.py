@@ -53,7 +53,7 @@ def test_cut_lines_have_one_end_in_the_zone(tmp_path):
     ("content", "words"),
     [
         ("bus,area\n1,a\n", "a bus number and a zone in line 2"),
-        ("bus,zone\n1,\n", "a zone for bus 1 in line 2"),
+        ("bus,zone\n1,\n", "a bus number and a zone in line 2"),
         ("bus,zone\none,a\n", "a bus number and a zone in line 2"),
         ("bus,zone\n1,a\n1,b\n", "one zone for bus 1"),
         ("bus,zone\n1,a\n", "a zone for every bus of case9, got none for 2"),

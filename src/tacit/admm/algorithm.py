@@ -384,5 +384,5 @@ def local_side(problem: LocalProblem, settings: Settings, key: Array, dtype: Any
             f"{float(settings.mechanism.scale(exact)):g}: give float64. Nothing was released."
         )
     coupled = problem.coupled.astype(dtype)
-    f, W = problem.objective, problem.feasible_set.in_format(dtype)
+    f, W = problem.objective, problem.feasible_set
     return Local(f, W, coupled, Δ, settings.mechanism, key, limits(problem, settings, dtype))

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit._types import Array, Vector
-from tacit.errors import InvalidInput, array, choice, non_negative, positive
+from tacit.errors import LENGTHS, InvalidInput, array, choice, non_negative, positive
 from tacit.objectives.objective import RELATIONS, Records, optional_positive
 from tacit.objectives.rounding import UNIT, cut_point, cut_rows, gamma, rounded_up
 from tacit.pytree import pytree, store
@@ -59,8 +59,11 @@ class Rows(Records):
         self._accept(len(rows))
         two = positive("feature_norm", self.feature_norm)
         one = optional_positive("feature_norm_1", self.feature_norm_1)
-        columns = bounded_columns(rows, two, one, self._exact)
-        store(self, features=columns, feature_norm=two, feature_norm_1=one)
+        columns = np.empty(rows.shape[::-1], rows.dtype)  # one copy of the data
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            part = _shortened(rows[start : start + ROWS_AT_ONCE], two, one)
+            columns[:, start : start + len(part)] = (cut_rows(part, two) if self._exact else part).T
+        store(self, features=jax.device_put(columns), feature_norm=two, feature_norm_1=one)
 
     @property
     def _exact(self) -> bool:
@@ -127,7 +130,7 @@ class LinearModel(Rows):
         """The largest slope of any record at any point of the set (a vector's: in the norm)."""
 
     def __post_init__(self) -> None:
-        limit = _checked(self.clip)
+        limit = None if self.clip is None else positive("clip", self.clip, (LEAST_CLIP, LENGTHS[1]))
         store(self, ridge=non_negative("ridge", self.ridge), clip=limit)
         if self.clip is not None and not self.limited:
             raise InvalidInput(
@@ -183,10 +186,7 @@ class LinearModel(Rows):
             return jnp.float32
         return self.features.dtype if self.in_place else np.dtype(np.float64)
 
-    def scores(self, z: Array) -> Array:
-        return self._scores_of(z)
-
-    def _scores_of(self, weights: Array) -> Array:
+    def scores(self, weights: Array) -> Array:
         """weights @ features; exact where slopes jump and records shift."""
         if self.features.dtype == jnp.bfloat16:  # rounded to 16 bits: a GPU writes half
             sums = jnp.float32 if on_cpu() else jnp.bfloat16
@@ -366,15 +366,6 @@ def _product(a: Array, b: Array) -> Array:
     return jnp.matmul(a, b, precision="highest", preferred_element_type=wide)
 
 
-def bounded_columns(rows: Vector, norm_2: float, norm_1: float | None, exact: bool) -> Array:
-    """The rows as columns, scaled down to the bounds on their norms; one copy of the data."""
-    columns = np.empty(rows.shape[::-1], rows.dtype)
-    for start in range(0, len(rows), ROWS_AT_ONCE):
-        part = _shortened(rows[start : start + ROWS_AT_ONCE], norm_2, norm_1)
-        columns[:, start : start + ROWS_AT_ONCE] = (cut_rows(part, norm_2) if exact else part).T
-    return jax.device_put(columns)
-
-
 def _shortened(rows: Vector, norm_2: float, norm_1: float | None) -> Vector:
     """Rows within the bounds as they are, longer ones scaled down, of whatever size they are.
 
@@ -402,12 +393,6 @@ def _shortened(rows: Vector, norm_2: float, norm_1: float | None) -> Vector:
     below_one = 1 - 4 * float(np.finfo(rows.dtype).eps)  # so that rounding keeps within the bound
     shorter = unit * (most * below_one)[:, None]
     return np.where(long[:, None], shorter, wide).astype(rows.dtype)
-
-
-def _checked(clip: float | None) -> float | None:
-    if clip is None or positive("clip", clip) >= LEAST_CLIP:
-        return None if clip is None else float(clip)
-    raise InvalidInput(f"Expected clip >= {LEAST_CLIP:g}, got clip={clip}.")
 
 
 def on_cpu() -> bool:

@@ -114,7 +114,7 @@ class LogisticRegression(_TwoClasses):
         u = -self.labels * scores
         if self.clip is None:
             return -self.labels * jax.nn.sigmoid(u)
-        return -self.labels * limited_sigmoid(u, self.clip)
+        return -self.labels * jnp.minimum(1 / (1 + jnp.exp(-u)), jnp.asarray(self.clip, u.dtype))
 
     def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
         largest = 1 / (1 + math.exp(-self.score_bound(feasible_set)))
@@ -122,8 +122,7 @@ class LogisticRegression(_TwoClasses):
 
     @property
     def largest_curvature(self) -> float | None:
-        limit = self.clip
-        return self.curvature if limit is None else logistic_curvature(limit)
+        return self.curvature if self.clip is None else logistic_curvature(self.clip)
 
     @property
     def descent(self) -> Descent | None:
@@ -223,7 +222,7 @@ class SoftmaxRegression(LinearModel):
         return self.classes
 
     def scores(self, z: Array) -> Array:
-        return self._scores_of(z.reshape(-1, self.classes).T)
+        return super().scores(z.reshape(-1, self.classes).T)
 
     def _is_label(self) -> Array:
         return jnp.arange(self.classes, dtype=self.labels.dtype)[:, None] == self.labels
@@ -236,7 +235,9 @@ class SoftmaxRegression(LinearModel):
     def largest_curvature(self) -> float | None:
         if self.clip is None:
             return self.curvature
-        return softmax_curvature(self.clip, self.clip_form, self.classes)
+        if self.clip_form == "norm":
+            return min(0.5, 2 * self.clip * math.sqrt(1 - 1 / self.classes))
+        return 2 * logistic_curvature(self.clip / math.sqrt(2))
 
     @property
     def descent(self) -> Descent | None:
@@ -245,38 +246,46 @@ class SoftmaxRegression(LinearModel):
         return _descent(self, limit / longest / self.classes, 1.0, RECORDS_DIFFER)
 
     def losses(self, scores: Array) -> Array:
-        if self.clip is not None and not self.clipped:
-            return softmax_losses(scores, self._is_label(), self.clip)
         own = jnp.where(self._is_label(), scores, 0).sum(axis=0)
+        if self.clip is not None and not self.clipped:
+            u = jax.nn.logsumexp(jnp.where(self._is_label(), -jnp.inf, scores), axis=0) - own
+            return limited_softplus(u, jnp.asarray(self.clip, scores.dtype) / math.sqrt(2))
         return jax.nn.logsumexp(scores, axis=0) - own
 
     def slopes(self, scores: Array) -> Array:
-        if self.clip is not None:
-            return softmax_slopes(scores, self._is_label(), self.clip, self.clip_form)
-        return jax.nn.softmax(scores, axis=0) - self._is_label().astype(scores.dtype)
+        """With a limit d·min(w, c/√2) or d·min(w, c/‖d‖); exponents are beside the largest score
+        of the other classes."""
+        is_label = self._is_label()
+        if self.clip is None:
+            return jax.nn.softmax(scores, axis=0) - is_label.astype(scores.dtype)
+        others = jnp.where(is_label, -jnp.inf, scores)
+        top = others.max(axis=0)
+        powers, own = jnp.exp(others - top), jnp.where(is_label, scores, 0).sum(axis=0) - top
+        total = powers.sum(axis=0)
+        weight, shares = total / (total + jnp.exp(own)), powers / total
+        convex = self.clip_form == "convex"
+        length = math.sqrt(2) if convex else jnp.sqrt(1 + (shares**2).sum(axis=0))
+        direction = jnp.where(is_label, -1, shares)
+        return direction * jnp.minimum(weight, jnp.asarray(self.clip, scores.dtype) / length)
 
     def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
-        largest = self._largest_slope(norm, feasible_set)
-        if self.clip is None:
-            return largest
-        c = self.clip
-        return min(largest, largest_softmax_slope(norm, c, self.clip_form, self.classes))
-
-    def _largest_slope(self, norm: int, feasible_set: FeasibleSet) -> float:
-        """Without a limit."""
+        limit = math.inf if self.clip is None else self.clip
+        if norm == 1:
+            convex = self.clip_form == "convex"
+            limit *= 2 * (math.sqrt(0.5) if convex else math.sqrt(1 - 1 / self.classes))
         D = min(
             math.sqrt(2) * self.feature_bound(2) * feasible_set.reach(2),
             2 * self.feature_bound(1) * feasible_set.reach(math.inf),
         ) * (1 + 2 * gamma(self._terms, self._unit))
         low, others = math.exp(-D), self.classes - 1  # the high value is 1, before normalising
         if norm == 1:
-            return 2 * others / (others + low)
+            return min(2 * others / (others + low), limit)
 
         def squared(j: int) -> float:
             total = j + (others - j + 1) * low
             return (1 - low / total) ** 2 + (j + (others - j) * low**2) / total**2
 
-        return math.sqrt(max(squared(j) for j in range(1, others + 1)))
+        return min(math.sqrt(max(squared(j) for j in range(1, others + 1))), limit)
 
     def paper_sensitivity(self, z: Array, norm: int) -> Array:
         """max_i ‖x_i‖·‖softmax(x_i'Z) − y_i‖/(N + 1) over the agent's own records (Section 6.2).
@@ -480,58 +489,11 @@ def _like_features(targets: Any, features: Array) -> Vector:
 # --- clipped slopes and their losses -------------------------------------------------------------
 
 
-def softmax_slopes(scores: Array, is_label: Array, limit: Any, form: str) -> Array:
-    """d·min(w, c/√2) or d·min(w, c/‖d‖) of every record; classes are the first axis."""
-    powers, own = _beside_the_label(scores, is_label)
-    total = powers.sum(axis=0)
-    weight = total / (total + jnp.exp(own))
-    shares = powers / total
-    length = math.sqrt(2) if form == "convex" else jnp.sqrt(1 + (shares**2).sum(axis=0))
-    direction = jnp.where(is_label, -1, shares)
-    return direction * jnp.minimum(weight, jnp.asarray(limit, scores.dtype) / length)
-
-
-def _beside_the_label(scores: Array, is_label: Array) -> tuple[Array, Array]:
-    """exp(s_k − M) of all other classes, 0 at the label, and s_y − M; M is their largest score."""
-    others = jnp.where(is_label, -jnp.inf, scores)
-    top = others.max(axis=0)
-    return jnp.exp(others - top), jnp.where(is_label, scores, 0).sum(axis=0) - top
-
-
-def softmax_losses(scores: Array, is_label: Array, limit: Any) -> Array:
-    """h(u) of every record, whose slopes are those of the convex form."""
-    own = jnp.where(is_label, scores, 0).sum(axis=0)
-    u = jax.nn.logsumexp(jnp.where(is_label, -jnp.inf, scores), axis=0) - own
-    return limited_softplus(u, jnp.asarray(limit, scores.dtype) / math.sqrt(2))
-
-
 def limited_softplus(u: Array, most: Array) -> Array:
     """ln(1 + e^u), going on as a straight line where its slope is ``most``."""
     below = jnp.where(most < 1, most, 0.5)
     t = jnp.where(most < 1, jnp.log(below) - jnp.log1p(-below), jnp.inf)
     return jax.nn.softplus(jnp.minimum(u, t)) + most * jnp.maximum(u - t, 0)
-
-
-def limited_sigmoid(u: Array, most: Any) -> Array:
-    """Its slope: min(sigmoid(u), most)."""
-    return jnp.minimum(1 / (1 + jnp.exp(-u)), jnp.asarray(most, u.dtype))
-
-
-# --- bounds -------------------------------------------------------------------------------------
-
-
-def largest_softmax_slope(norm: int, limit: float, form: str, classes: int) -> float:
-    """The largest L1 or L2 norm of a limited slope."""
-    if norm == 2:
-        return limit
-    return 2 * limit * (math.sqrt(0.5) if form == "convex" else math.sqrt(1 - 1 / classes))
-
-
-def softmax_curvature(limit: float, form: str, classes: int) -> float:
-    """The Lipschitz constant of limited slopes in the scores."""
-    if form == "norm":
-        return min(0.5, 2 * limit * math.sqrt(1 - 1 / classes))
-    return 2 * logistic_curvature(limit / math.sqrt(2))
 
 
 def logistic_curvature(limit: float) -> float:

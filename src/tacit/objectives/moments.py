@@ -75,13 +75,7 @@ class Mean(Rows):
     def statistics(self) -> RowSum:
         return RowSum(self)
 
-    @property
-    def smoothness(self) -> float | None:
-        return 1.0
-
-    @property
-    def strong_convexity(self) -> float:
-        return 1.0
+    smoothness, strong_convexity = 1.0, 1.0
 
     def gradient_bound(self, feasible_set: FeasibleSet) -> float:
         """BM/N + sup‖z‖₂ for M records."""
@@ -306,26 +300,19 @@ class SecondMoments(Statistics):
         choice("norm", norm, (1, 2))
         f, d, B = self.objective, self._d, self.objective.feature_bound(2)
         one = ROOT * B**2
+        pair = 2 * B**2 if d == 1 else 3 / ROOT * B**2
         if norm == 1:
             B1 = f.feature_bound(1)
             one = B**2 * (1 - 1 / ROOT) + B1**2 / ROOT + B * B1
-        change = one
-        if f.neighbours == RELATIONS["replace"]:
-            change = min(2 * one, self._diameter(norm))
+            α, β = math.sqrt(d * (d + 1)) * B, math.sqrt(d) * B
+            q = 2 * α / (β + math.hypot(β, math.sqrt(8) * α))
+            pair = 2 * B * math.sqrt(1 - q**2) * (α * q + β)
         M = f.most_records
+        change = min(2 * one, pair) if f.neighbours == RELATIONS["replace"] else one
         depth = min(BLOCK, M) + M / BLOCK + 6
         tiny = float(np.finfo(np.float64).tiny) * (1 + B) * (1 + f.target_bound) * (1 + self._scale)
         flushed = 8 * M * tiny * float((d * (d + 3) / 2) ** (1 / norm))
         return rounded_up(change + 2 * gamma(depth) * M * one + flushed)
-
-    def _diameter(self, norm: int) -> float:
-        """The most by which the terms of two records differ."""
-        d, B = self._d, self.objective.feature_bound(2)
-        if norm == 2:
-            return 2 * B**2 if d == 1 else 3 / ROOT * B**2
-        α, β = math.sqrt(d * (d + 1)) * B, math.sqrt(d) * B
-        q = 2 * α / (β + math.hypot(β, math.sqrt(8) * α))
-        return 2 * B * math.sqrt(1 - q**2) * (α * q + β)
 
     def gradient_deviation(self, deviation: float, feasible_set: FeasibleSet) -> float:
         """The deviation of a gradient's entry where values have ``deviation``, at the worst z.

@@ -116,10 +116,8 @@ class PerSample(Records):
                 f"failed: {first_line} (data are arrays, and a loss is of JAX: jax.numpy for "
                 "numpy, jnp.where for if)"
             ) from error
-        if shape != ():
-            raise InvalidInput(f"Expected one number from loss, got shape {shape}.")
-        if not jnp.issubdtype(kind, jnp.floating):
-            raise InvalidInput(f"Expected a floating-point number from loss, got {kind}.")
+        if shape != () or not jnp.issubdtype(kind, jnp.floating):
+            raise InvalidInput(f"Expected one floating-point number from loss, got {kind}{shape}.")
 
     @property
     def dimension(self) -> int:
@@ -236,9 +234,7 @@ class PerSample(Records):
         wider = choice("norm", norm, (1, 2)) < self.clip_norm
         return rounded_up(math.sqrt(self.size) * worst) if wider else worst
 
-    @property
-    def strong_convexity(self) -> float:
-        return 0.0
+    strong_convexity = 0.0
 
     def gradient_bound(self, feasible_set: FeasibleSet) -> float:
         """clip·M/N for M records (an L1 norm of at most clip is an L2 norm of at most clip), over

@@ -123,11 +123,28 @@ class PublicQuadratic(SquaredResidual, PublicObjective):
         return 2 * float(np.sum(np.square(A))) / self.dimension
 
     def prox(self, feasible_set: FeasibleSet) -> Prox:
-        return quadratic_step(self, feasible_set)
+        if isinstance(feasible_set, Conic):
+            d = np.asarray(self.data)
+            if not (self.slack and feasible_set.slack_size):
+                return _cone_program(on_host(self.matrix), d, feasible_set)
+            weight = -d, np.full(len(d), 2.0)  # f is the slack's distance from −d, with weight 2
+            return lambda *v_and_c: feasible_set.project(*map(np.append, v_and_c, weight))
+        _require_formula(feasible_set, "a quadratic objective")
+        f = _fewer_rows(self)
+        unconstrained, smooth = _linear_system(f), _projected_gradient(f, feasible_set, *_jacobi(f))
+
+        def step(v: Vector, c: Vector) -> Vector:
+            z = unconstrained(v, c)
+            if feasible_set.violation(z) <= feasible_set.tolerance(np.float64):
+                return np.asarray(feasible_set.project(z, c))  # in W in every last bit
+            return smooth(v, c)
+
+        return step
 
 
-def _own(name: str) -> Any:
-    return property(lambda self: getattr(self.objective, name))
+def own(name: str, of: str = "objective") -> Any:
+    """What an objective has in common with the one that it holds."""
+    return property(lambda self: getattr(getattr(self, of), name))
 
 
 @pytree
@@ -139,17 +156,24 @@ class WithoutNoise(PublicObjective):
 
     objective: Objective
 
-    on_host, dimension, sample_count = _own("on_host"), _own("dimension"), _own("sample_count")
-    value, statistic, lift = _own("value"), _own("statistic"), _own("lift")
-    public_gradient, gradient_bound = _own("public_gradient"), _own("gradient_bound")
-    smoothness, strong_convexity = _own("smoothness"), _own("strong_convexity")
+    on_host, dimension, sample_count = own("on_host"), own("dimension"), own("sample_count")
+    value, statistic, lift = own("value"), own("statistic"), own("lift")
+    public_gradient, gradient_bound = own("public_gradient"), own("gradient_bound")
+    smoothness, strong_convexity = own("smoothness"), own("strong_convexity")
 
     @property
     def mean_curvature(self) -> float:
         return math.inf if self.smoothness is None else self.smoothness
 
     def prox(self, feasible_set: FeasibleSet) -> Prox:
-        return smooth_step(self.objective, feasible_set)
+        f = self.objective
+        _require_formula(feasible_set, type(f).__name__)
+        if f.smoothness is None:
+            raise InvalidInput(
+                f"Expected an objective with a smoothness for exact local steps, got "
+                f"{type(f).__name__}, which has kinks or no known curvature."
+            )
+        return _projected_gradient(f, feasible_set, np.full(f.dimension, f.smoothness), 1.0)
 
 
 def has_exact_step(objective: Objective, feasible_set: FeasibleSet) -> bool:
@@ -230,36 +254,6 @@ def of_sum(part: Any, agents: int) -> Any:
 # --- exact steps -------------------------------------------------------------------------------
 
 
-def quadratic_step(f: PublicQuadratic, feasible_set: FeasibleSet) -> Prox:
-    """The exact step of f(z) = ‖Az + d‖²."""
-    if isinstance(feasible_set, Conic):
-        if f.slack and feasible_set.slack_size:
-            return _weighted_projection(np.asarray(f.data), feasible_set)
-        return _cone_program(on_host(f.matrix), np.asarray(f.data), feasible_set)
-    _require_formula(feasible_set, "a quadratic objective")
-    f = _fewer_rows(f)
-    unconstrained, smooth = _linear_system(f), _projected_gradient(f, feasible_set, *_jacobi(f))
-
-    def step(v: Vector, c: Vector) -> Vector:
-        z = unconstrained(v, c)
-        if feasible_set.violation(z) <= feasible_set.tolerance(np.float64):
-            return np.asarray(feasible_set.project(z, c))  # W holds its points in every last bit
-        return smooth(v, c)
-
-    return step
-
-
-def smooth_step(f: Objective, feasible_set: FeasibleSet) -> Prox:
-    """The exact step of any f whose gradient has a known Lipschitz constant."""
-    _require_formula(feasible_set, type(f).__name__)
-    if f.smoothness is None:
-        raise InvalidInput(
-            f"Expected an objective with a smoothness for exact local steps, got "
-            f"{type(f).__name__}, which has kinks or no known curvature."
-        )
-    return _projected_gradient(f, feasible_set, np.full(f.dimension, f.smoothness), 1.0)
-
-
 def _require_formula(feasible_set: FeasibleSet, what: str) -> None:
     if not feasible_set.closed_form:
         raise InvalidInput(
@@ -269,16 +263,6 @@ def _require_formula(feasible_set: FeasibleSet, what: str) -> None:
 
 
 # --- cone sets ------------------------------------------------------------------------------
-
-
-def _weighted_projection(d: Vector, feasible_set: Conic) -> Prox:
-    """‖Az + d‖² is the slack's distance from −d, with weight 2."""
-    target, weight = -d, np.full(len(d), 2.0)
-
-    def step(v: Vector, c: Vector) -> Vector:
-        return feasible_set.project(np.concatenate([v, target]), np.concatenate([c, weight]))
-
-    return step
 
 
 def _cone_program(A: Any, d: Vector, feasible_set: Conic) -> Prox:

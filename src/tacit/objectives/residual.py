@@ -80,18 +80,15 @@ class SquaredResidual(Objective):
     def value(self, z: Array) -> Array:
         return ((self._residual(z) ** 2).sum() + self.constant).astype(z.dtype)
 
-    def _singular(self) -> tuple[float, float]:
-        return singular_bounds(self.matrix)
-
     @property
     def smoothness(self) -> float | None:
         """L = 2‖A‖₂²."""
-        return 2 * self._singular()[0] ** 2
+        return 2 * singular_bounds(self.matrix)[0] ** 2
 
     @property
     def strong_convexity(self) -> float:
         """α = 2σ_min(A)²; 0 if A has fewer rows than columns."""
-        return 2 * self._singular()[1] ** 2
+        return 2 * singular_bounds(self.matrix)[1] ** 2
 
     @property
     @abstractmethod
@@ -100,7 +97,7 @@ class SquaredResidual(Objective):
 
     def gradient_bound(self, feasible_set: FeasibleSet) -> float:
         """2‖A‖₂(‖A‖₂ sup‖z‖₂ + ‖d‖₂)."""
-        norm, radius = self._singular()[0], feasible_set.radius(2)
+        norm, radius = singular_bounds(self.matrix)[0], feasible_set.radius(2)
         if math.isinf(radius) or math.isinf(self._length):
             return math.inf
         return 2 * norm * (norm * radius + self._length)
@@ -223,10 +220,7 @@ class Residual(SquaredResidual):
     def lift_energy(self) -> float:
         if self.noise_on == "gradient":
             return float(self.dimension)
-        return float(rows_in(self._host(), lambda row: np.sum(row**2)).sum())
-
-    def _host(self) -> Any:
-        return on_host(self.matrix)
+        return float(rows_in(on_host(self.matrix), lambda row: np.sum(row**2)).sum())
 
     @property
     def _largest(self) -> float:
@@ -248,9 +242,10 @@ class Residual(SquaredResidual):
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         if self.noise_on == "gradient":
             return self.gradient_sensitivity(norm, feasible_set)
-        return self._residual_sensitivity(choice("norm", norm, (1, 2)))
+        return self._residual_sensitivity(norm)
 
     def _residual_sensitivity(self, norm: int) -> float:
+        choice("norm", norm, (1, 2))
         return rounded_up(2 * self._most_moved(norm) + self._together(self._rounded(), norm))
 
     def _rounded(self) -> Vector:
@@ -260,18 +255,18 @@ class Residual(SquaredResidual):
 
     def gradient_sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         choice("norm", norm, (1, 2))
-        lengths = rows_in(self._host(), lambda row: np.linalg.norm(row, norm))
+        lengths = rows_in(on_host(self.matrix), lambda row: np.linalg.norm(row, norm))
         rounding = self._together(lengths * self._rounded() + self._rounded_sums(norm), 1)
         rows = 2 * self._together(lengths * self._betas(), 1)
         if norm == 2 and self.groups is not None and max(Counter(self.groups).values()) <= 8:
             rows = 2 * self._longest_sum()
         elif norm == 2:
-            rows = min(rows, 2 * self._singular()[0] * self._most_moved(2))
+            rows = min(rows, 2 * singular_bounds(self.matrix)[0] * self._most_moved(2))
         return rounded_up(rows + rounding)
 
     def _rounded_sums(self, norm: int) -> Vector:
         """For each row that moves, what the rounding of A'(...) adds."""
-        A = sp.csr_matrix(self._host())
+        A = sp.csr_matrix(on_host(self.matrix))
         dense = not isinstance(self.matrix, SparseMatrix)
         most = A.shape[0] if dense else int(np.bincount(A.indices, minlength=1).max())
         columns = np.asarray(abs(A).sum(axis=0)).ravel()
@@ -286,7 +281,7 @@ class Residual(SquaredResidual):
 
     def _longest_sum(self) -> float:
         """max ‖Σ ±β_i a_i‖₂ over the signs of a group's entries, by their inner products."""
-        A, β = self._host(), self._betas()
+        A, β = on_host(self.matrix), self._betas()
         longest = 0.0
         for label in set(self.groups or ()):
             members = np.flatnonzero(np.asarray(self.groups) == label)
@@ -299,7 +294,7 @@ class Residual(SquaredResidual):
     def output_sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         """With a slack, the residual's: in the metric I + A'A the factor A' does not lengthen."""
         if self.slack:
-            return self._residual_sensitivity(choice("norm", norm, (1, 2)))
+            return self._residual_sensitivity(norm)
         return self.gradient_sensitivity(norm, feasible_set)
 
     def _betas(self) -> Vector:

@@ -102,9 +102,9 @@ def load_case(source: Any) -> Grid:
     """
     if isinstance(source, Grid):
         return source
-    if isinstance(source, dict) and "branch" not in source and "bus" in source:
-        return _from_pandapower(source)
     if isinstance(source, dict):
+        if "branch" not in source and "bus" in source:
+            return _from_pandapower(source)
         if missing := [t for t in ("baseMVA", "bus", "gen", "branch") if t not in source]:
             raise InvalidInput(f"Expected a case with the table {missing[0]}, found none.")
         return _grid(str(source.get("name", "case")), source)
@@ -139,8 +139,6 @@ def named_case(name: str) -> Grid:
     if (found := files.get(Path(name).name.removeprefix("pglib_opf_"))) is not None:
         return _grid(found.stem, _read(found))
     near = difflib.get_close_matches(name.removesuffix(".m").lower(), [*NAMED, *files], 1, 0.7)
-    number = re.sub(r"\D", "", name)
-    near = near or [known for known in NAMED if number and re.sub(r"\D", "", known) == number]
     hint = f" Did you mean {near[0]}?" if near else ""
     raise InvalidInput(
         f"Expected a MATPOWER file (.m), a pandapower network (.json), one of {', '.join(NAMED)}, "
@@ -159,9 +157,9 @@ def package(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise InvalidInput(
-            f"Expected the package {name.split('.')[0]}: pip install 'tacit[power]'."
-        ) from None
+        name = name.split(".")[0]
+        what = name if name == "pandapower" else "'tacit[power]'"
+        raise InvalidInput(f"Expected the package {name}: pip install {what}.") from None
 
 
 def read_network(path: str | Path) -> Any:
@@ -246,12 +244,7 @@ def _from_pandapower(net: Any, name: str = "") -> Grid:
 
     A conductance of transformers (iron losses) is kept, as half at either end.
     """
-    try:
-        from pandapower.converter.pypower.to_ppc import to_ppc
-    except ImportError:
-        raise InvalidInput(
-            "Expected pandapower to read its network: pip install pandapower."
-        ) from None
+    to_ppc = package("pandapower.converter.pypower.to_ppc").to_ppc
     _refuse_elements(net)
     net, assumed = _limited(net)
     try:
@@ -292,8 +285,8 @@ def _refuse_elements(net: Any) -> None:
     """Whatever would be dropped silently, or would put private demand into public limits."""
     import pandas as pd
 
+    known = (*PANDAPOWER, *NO_ELEMENTS)
     for name, table in net.items():
-        known = (*PANDAPOWER, *NO_ELEMENTS)
         if name.startswith(("_", "res_")) or name in known or not hasattr(table, "columns"):
             continue
         if len(table) and ("in_service" not in table or table["in_service"].any()):
@@ -371,9 +364,7 @@ def _table(name: str, rows: list[list[str]], path: Path, first: int) -> Table:
             fits = least <= len(row) <= (most or len(row))
             if fits and (name == "gencost" or len(row) == width):
                 continue
-            fits = least <= width <= (most or width)
-            wanted = width if fits else f"{least} to {most or 'any number of'}"
-            what = f"{wanted} columns, got {len(row)}"
+            what = f"{least} to {most or 'any number of'} columns, as in row 1, got {len(row)}"
         except ValueError:
             what = "numbers only"
         raise CorruptFile(
@@ -433,7 +424,8 @@ def _grid(name: str, case: dict[str, Any]) -> Grid:
         },
         index=pd.Index(alive, name="bus"),
     )
-    low, high = _angles(r)
+    low, high = r[:, 11:13].T if r.shape[1] > 12 else np.zeros((2, len(r)))
+    none = (low == 0) & (high == 0)
     lines = pd.DataFrame(
         {
             "from_bus": r[:, 0].astype(int),
@@ -445,8 +437,8 @@ def _grid(name: str, case: dict[str, Any]) -> Grid:
             "tap": np.where(r[:, 8] == 0, 1.0, r[:, 8]),
             "shift": np.deg2rad(r[:, 9]),
             "limit": np.where(r[:, 5] == 0, np.inf, r[:, 5] / base),
-            "angle_min": low,
-            "angle_max": high,
+            "angle_min": np.where(none | (low <= -90), -np.inf, np.deg2rad(low)),
+            "angle_max": np.where(none | (high >= 90), np.inf, np.deg2rad(high)),
         },
         index=pd.Index(np.flatnonzero(on_line) + 1, name="line"),
     )
@@ -464,15 +456,6 @@ def _grid(name: str, case: dict[str, Any]) -> Grid:
     grid = Grid(name, base, buses, lines, generators)
     _check(grid)
     return grid
-
-
-def _angles(branch: Table) -> tuple[Table, Table]:
-    if branch.shape[1] < 13:
-        return np.full(len(branch), -np.inf), np.full(len(branch), np.inf)
-    low, high = branch[:, 11], branch[:, 12]
-    none = (low == 0) & (high == 0)
-    low = np.where(none | (low <= -90), -np.inf, np.deg2rad(low))
-    return low, np.where(none | (high >= 90), np.inf, np.deg2rad(high))
 
 
 def _costs(name: str, gencost: Any, generators: int, base: float, kept: Any) -> list[Any]:

@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from tacit._types import Array, Vector
 from tacit.errors import InvalidInput, SolverFailure, positive
 from tacit.objectives.objective import Objective, Statistics
-from tacit.objectives.public import PublicObjective
+from tacit.objectives.public import PublicObjective, own
 from tacit.objectives.residual import Residual, on_host
 from tacit.power.case import Grid, pglib
 from tacit.power.network import Network, demand, network
@@ -71,13 +71,7 @@ class Tariff:
 class _Kinked(Objective):
     """What theory knows of a cost with a price on |shortage|: nothing that a step size needs."""
 
-    @property
-    def smoothness(self) -> float | None:
-        return None
-
-    @property
-    def strong_convexity(self) -> float:
-        return 0.0
+    smoothness, strong_convexity = None, 0.0
 
     def gradient_bound(self, feasible_set: FeasibleSet) -> float:
         return math.inf
@@ -98,30 +92,9 @@ class GenerationCost(_Kinked):
     tariff: Tariff
     on_host: ClassVar[bool] = True
 
-    @property
-    def neighbours(self) -> str:  # type: ignore[override]
-        return self.demand.neighbours
-
-    @property
-    def relation(self) -> str:
-        return self.demand.relation
-
-    @property
-    def agreed(self) -> str:
-        return self.demand.agreed
-
-    @property
-    def uncertified(self) -> str:
-        return self.demand.uncertified
-
-    @property
-    def dimension(self) -> int:
-        return self.demand.dimension
-
-    @property
-    def data(self) -> Array:
-        """d. Private."""
-        return self.demand.data
+    neighbours, relation = own("neighbours", "demand"), own("relation", "demand")
+    agreed, uncertified = own("agreed", "demand"), own("uncertified", "demand")
+    dimension, data = own("dimension", "demand"), own("data", "demand")
 
     def value(self, z: Array) -> Array:
         return self.tariff.of(z, self.demand.matrix @ z + self.demand.data)
@@ -251,7 +224,7 @@ def price_of_shedding(grid: Grid, shed_price: float | None) -> float:
     largest = largest_marginal_cost(grid)
     if shed_price is not None:
         return positive("shed_price", shed_price)
-    if not largest > 0:
+    if largest == 0:
         raise InvalidInput(
             f"Expected a shed_price ($/MWh) for {grid.name}, whose generation costs nothing."
         )
@@ -263,13 +236,11 @@ def largest_marginal_cost(grid: Grid) -> float:
     largest = 0.0
     for name, row in grid.generator.iterrows():
         cost = row["cost"]
-        if np.ndim(cost[0]):
+        if np.ndim(cost[0]) or cost[0] < 0:
             raise InvalidInput(
-                f"Expected quadratic generation costs for the objective 'cost', got a piecewise "
-                f"linear one of generator {name} of {grid.name}. Nothing was built."
+                f"Expected convex quadratic generation costs for the objective 'cost', got another "
+                f"one of generator {name} of {grid.name}. Nothing was built."
             )
-        if cost[0] < 0:
-            raise InvalidInput(f"Expected a convex cost of generator {name} of {grid.name}.")
         slopes = (2 * cost[0] * row[end] + cost[1] for end in ("p_min", "p_max"))
         largest = max(largest, *map(abs, slopes))
     return largest / grid.base_mva
@@ -336,9 +307,9 @@ def solve_centrally(case: PowerProblem, loads: Sequence[Vector]) -> tuple[Vector
     """
     whole = network(case.grid)
     of: dict[Any, float] = {}
-    for net, own in zip(case.networks, loads, strict=True):
+    for net, d in zip(case.networks, loads, strict=True):
         entries = [(kind, bus) for kind in ("p", "q") for bus in net.buses]
-        of |= dict(zip(entries, np.asarray(own).tolist(), strict=True))
+        of |= dict(zip(entries, np.asarray(d).tolist(), strict=True))
     d = np.array([of[kind, bus] for kind in ("p", "q") for bus in whole.buses])
     matrix, offset, cones = whole.constraints
     balance, n, m = whole.balance @ whole.image, matrix.shape[1], len(d)

@@ -50,11 +50,7 @@ class PowerProblem:
 
     def __repr__(self) -> str:
         """One line: all fields are pages long."""
-        grid = self.grid
-        return (
-            f"PowerProblem({grid.name} in {len(self.zones)} zones: {len(grid.bus)} buses, "
-            f"{len(grid.line)} lines, {len(grid.generator)} generators)"
-        )
+        return f"PowerProblem({len(self.zones)} zones of {self.grid!r})"
 
     def __iter__(self) -> Iterator[LocalProblem]:
         return iter(self.agents)
@@ -136,7 +132,7 @@ class PowerProblem:
         return {"bus": bus, "line": line, "generator": generator}
 
     def served(self, local: tuple[Vector, ...]) -> dict[str, Any]:
-        """The share of load served and what is short (``served`` below). For its owners' eyes."""
+        """What ``served`` below says. For its owners' eyes."""
         return served(self.tables(local)["bus"], self.grid.base_mva)
 
     def cost(self, local: tuple[Vector, ...]) -> float:
@@ -173,7 +169,7 @@ class PowerProblem:
         """
         if objectives is None:
             return solve_centrally(self, [demand(self.grid, net.buses) for net in self.networks])
-        return solve_centrally(self, [np.asarray(objective.data) for objective in objectives])
+        return solve_centrally(self, [objective.data for objective in objectives])
 
 
 def build(
@@ -207,16 +203,8 @@ def build(
     Guarantee: ``Residual``'s, with the two demands of a bus as one group. Loads that the case
     models as generators with negative limits are part of the public set: not certified.
     """
-    model = public_model(
-        case,
-        zones,
-        beta=beta,
-        noise_on=noise_on,
-        nominal=nominal,
-        nominal_spread=nominal_spread,
-        objective=objective,
-        shed_price=shed_price,
-    )
+    about = beta, noise_on, nominal, nominal_spread, objective, shed_price
+    model = public_model(case, zones, *about)
     networks = tuple(model.network(zone) for zone in model.zones)
     agents = tuple(
         model.agent(zone, net, demand(model.grid, net.buses))
@@ -240,8 +228,7 @@ def served(bus: pd.DataFrame, base_mva: float) -> dict[str, Any]:
         demand, shed = (bus[f"{kind}_{what}"].to_numpy() for what in ("demand", "shed"))
         load = float(np.maximum(demand, 0).sum())
         short = float(np.maximum(shed, 0).sum())
-        surplus = float(np.maximum(-shed, 0).sum())
-        per_unit = {"load": load, "short": short, "surplus": surplus}
+        per_unit = {"load": load, "short": short, "surplus": float(np.maximum(-shed, 0).sum())}
         found[kind] = {
             "share": max(0.0, 1 - short / load) if load > 0 else 1.0,
             "buses": int((shed > LEAST).sum()),

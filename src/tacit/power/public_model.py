@@ -94,7 +94,6 @@ class PublicModel:
 def public_model(
     case: Grid | str | Path | Any,
     zones: int | str | Path | Mapping[Any, Any] = 3,
-    *,
     beta: Beta = 0.01,
     noise_on: str = "residual",
     nominal: Grid | str | Path | None = None,
@@ -198,17 +197,15 @@ def partition(grid: Grid, zones: int | str | Path | Mapping[Any, Any] = 3) -> Zo
     The paper's three zones are not printed, there or in the case files; three zones of METIS stand
     for them.
     """
-    if isinstance(zones, bool) or not isinstance(zones, int | str | Path | Mapping):
-        raise InvalidInput(f"Expected a number of zones, 'area', a CSV file or a mapping: {zones}.")
-    of_bus: dict[Any, Any]
-    if isinstance(zones, int):
+    of_bus: Mapping[Any, Any]
+    if isinstance(zones, Mapping):
+        of_bus = zones
+    elif isinstance(zones, int) and not isinstance(zones, bool):
         of_bus = _by_metis(grid, zones)
-    elif zones == "area":
-        of_bus = dict(grid.bus["area"].items())
-    elif isinstance(zones, Mapping):
-        of_bus = dict(zones)
+    elif isinstance(zones, str | Path):
+        of_bus = grid.bus["area"].to_dict() if zones == "area" else _from_csv(Path(zones))
     else:
-        of_bus = _from_csv(Path(zones))
+        raise InvalidInput(f"Expected a number of zones, 'area', a CSV file or a mapping: {zones}.")
     known = set(grid.bus.index)
     if missing := sorted(known - of_bus.keys()):
         raise InvalidInput(
@@ -231,8 +228,7 @@ def partition(grid: Grid, zones: int | str | Path | Mapping[Any, Any] = 3) -> Zo
 
 def ends_of(grid: Grid, zones: Zones) -> tuple[Vector, Vector]:
     """For both ends of every line, which zone it is in."""
-    number = np.repeat(np.arange(len(zones)), [len(buses) for buses in zones.values()])
-    of_bus = dict(zip((b for buses in zones.values() for b in buses), number, strict=True))
+    of_bus = {bus: k for k, buses in enumerate(zones.values()) for bus in buses}
     first, second = (
         np.array([of_bus[b] for b in grid.line[side].tolist()], np.int64)
         for side in ("from_bus", "to_bus")
@@ -258,12 +254,12 @@ def _from_csv(path: Path) -> dict[int, str]:
     for i in range(len(table)):
         try:
             bus, zone = int(table.written("bus")[i]), table.written("zone")[i].strip()
+            if not zone:
+                raise ValueError
         except (KeyError, ValueError):
             raise InvalidInput(
                 f"Expected a bus number and a zone in {table.where(i)} of {path}, got none."
             ) from None
-        if not zone:
-            raise InvalidInput(f"Expected a zone for bus {bus} in {table.where(i)} of {path}.")
         if of_bus.setdefault(bus, zone) != zone:
             raise InvalidInput(f"Expected one zone for bus {bus} in {path}, got two.")
     return of_bus

@@ -11,6 +11,7 @@ that differ by more than 2¹⁰⁰ count as 2¹⁰⁰ apart.
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import field
@@ -240,9 +241,7 @@ class Box(FeasibleSet):
         lower, upper = bounds(lower, upper, size)
         store(self, lower=lower, upper=upper)
 
-    @property
-    def separable(self) -> bool:
-        return True
+    separable = True
 
     @property
     def dimension(self) -> int:
@@ -254,12 +253,6 @@ class Box(FeasibleSet):
 
     def violation(self, point: ArrayLike) -> Array:
         return outside(wide_point_of(point, self.dimension), self.lower, self.upper)
-
-    def in_format(self, dtype: Any) -> Box:
-        lower, upper = _inwards(dtype, self.lower, self.upper)
-        copy: Box = jax.tree.map(lambda leaf: leaf, self)
-        store(copy, lower=np.array(lower), upper=np.array(upper))
-        return copy
 
     @property
     def widths(self) -> Vector:
@@ -460,14 +453,11 @@ def _largest_sum(cut: CutBox, points: Vector, roots: Vector) -> float:
         slopes = np.diff(gains, axis=0) / (a * np.diff(points, axis=0))
     changes = np.unique(np.append(slopes[np.isfinite(slopes)], 0.0))
     changes = changes if cut.equation else changes[changes >= 0]
-    first, last = 0, len(changes) - 1
-    while first < last:  # convex in μ
-        middle = (first + last) // 2
-        if bound(changes[middle]) <= bound(changes[middle + 1]):
-            last = middle
-        else:
-            first = middle + 1
-    return unit * math.sqrt(max(bound(changes[first]), 0.0)) * (1 + 2.0**-50)
+    numbers = changes.tolist()
+    # convex in μ: it falls, then rises
+    rises = lambda i: bound(numbers[i]) <= bound(numbers[i + 1])  # noqa: E731
+    least = numbers[bisect.bisect_left(range(len(numbers) - 1), True, key=rises)]
+    return unit * math.sqrt(max(bound(least), 0.0)) * (1 + 2.0**-50)
 
 
 def _sum_of_others(terms: Vector) -> Vector:
@@ -486,9 +476,14 @@ class _Around(FeasibleSet):
     center: ArrayLike
     extent: ArrayLike
 
-    def _place(self, center: ArrayLike, radius: float, size: int | None) -> None:
-        extent = np.asarray(_positive("radius", radius))
-        store(self, center=_center(center, size), extent=extent)
+    def _place(self, center: Any, radius: float, size: int | None) -> None:
+        shape: tuple[int | None, ...] = (None if size is None else errors.count("size", size),)
+        if np.ndim(center) == 0:
+            if size is None:
+                raise InvalidInput("Expected a center vector, or a number and a size.")
+            center = np.full(size, center)
+        center = errors.array("center", center, shape, dtype=np.float64).copy()
+        store(self, center=center, extent=np.asarray(_positive("radius", radius)))
 
     @property
     def dimension(self) -> int:
@@ -601,15 +596,6 @@ def _positive(name: str, value: Any) -> float:
         raise InvalidSet(str(error)) from None
 
 
-def _center(center: Any, size: int | None) -> Vector:
-    shape: tuple[int | None, ...] = (None if size is None else errors.count("size", size),)
-    if np.ndim(center) == 0:
-        if size is None:
-            raise InvalidInput("Expected a center vector, or a number and a size.")
-        center = np.full(size, center)
-    return errors.array("center", center, shape, dtype=np.float64).copy()
-
-
 @pytree
 class Product(FeasibleSet):
     """Cartesian product W_1 × W_2 × ...: blocks of variables in order, each in its own set.
@@ -647,9 +633,6 @@ class Product(FeasibleSet):
         blocks = self._blocks(point_of(point, self.dimension))
         broken = [part.violation(z) for part, z in zip(self.sets, blocks, strict=True)]
         return jnp.max(jnp.stack(broken)) if self.closed_form else float(np.max(broken))
-
-    def in_format(self, dtype: Any) -> Product:
-        return Product([part.in_format(dtype) for part in self.sets])
 
     def _blocks(self, vector: Array) -> list[Array]:
         ends = np.cumsum([part.dimension for part in self.sets])

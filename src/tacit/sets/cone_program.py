@@ -63,21 +63,12 @@ class Program:
         self.lock = threading.Lock()
         self.rare: tuple[Any, ...] = ()  # rows, offsets and blocks of the rare cones
         if rare:
-            self._leave_out(set(rare))
-
-    def _leave_out(self, rare: set[int]) -> None:
-        cones, b = self._cones, self._data["b"]
-        if not rare < set(range(len(cones))):
-            raise InvalidInput(
-                f"Expected some of the cones 0 to {len(cones) - 1} as rare, got {sorted(rare)}."
-            )
-        is_rare = np.repeat([k in rare for k in range(len(cones))], [m for _, m in cones])
-        often = tuple(block for k, block in enumerate(cones) if k not in rare)
-        seldom = tuple(block for k, block in enumerate(cones) if k in rare)
-        rows = sp.csr_matrix(self._A)
-        self.rare = rows[is_rare], b[is_rare], seldom
-        A = sp.csc_matrix(rows[~is_rare])
-        self._often = Program(self._P, A, b[~is_rare], often, fast=self._fast)
+            is_rare = np.repeat([k in rare for k in range(len(cones))], [m for _, m in cones])
+            often = tuple(block for k, block in enumerate(cones) if k not in rare)
+            seldom = tuple(block for k, block in enumerate(cones) if k in rare)
+            rows = sp.csr_matrix(A)
+            self.rare = rows[is_rare], b[is_rare], seldom
+            self._often = Program(P, sp.csc_matrix(rows[~is_rare]), b[~is_rare], often, fast=fast)
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in ("_solver", "lock")}
@@ -110,8 +101,7 @@ class Program:
             _, x, _ = self._often.minimise("", **changes)
             if broken(limits - rows @ x, blocks) <= ACCURACY:
                 return x
-        _, x, _ = self.minimise("", **changes)
-        return x
+        return self.minimise("", **changes)[1]
 
     def curvature(self, P: Vector, x: Vector, y: Vector) -> Vector:
         """H = P + A'W⁻²A at an answer (x, dual y): the answer moves by −H⁻¹dq with q.
@@ -171,11 +161,8 @@ class Program:
     def _set_up(self, data: dict[str, Vector], changes: dict[str, Any]) -> Any:
         import clarabel
 
-        kinds = {
-            "zero": clarabel.ZeroConeT,
-            "nonneg": clarabel.NonnegativeConeT,
-            "soc": clarabel.SecondOrderConeT,
-        }
+        kinds = {"zero": clarabel.ZeroConeT, "nonneg": clarabel.NonnegativeConeT}
+        kinds["soc"] = clarabel.SecondOrderConeT
         settings = clarabel.DefaultSettings()
         settings.verbose = False
         settings.presolve_enable = False  # presolve forbids changes in place

@@ -89,9 +89,8 @@ class Conic(FeasibleSet):
             raise InvalidInput(f"Expected cones for {rows} rows, got {self._cones}.")
         self._columns = _column_indices(variables, columns)
         self._image, self.entries = _image(image, self._columns, columns)
-        self._slack = (
-            None if slack is None else sp.csr_matrix(sparse("slack", slack, self.dimension))
-        )
+        slack = None if slack is None else sp.csr_matrix(sparse("slack", slack, self.dimension))
+        self._slack = slack
         lifted = [self._image] if self._slack is None else [self._image, self._slack @ self._image]
         self._lifted = sp.vstack(lifted, format="csr")
         self._adjoint = sp.csr_matrix(self._lifted.T)
@@ -109,9 +108,7 @@ class Conic(FeasibleSet):
         self._refuse_empty()
         self._refuse_unbounded()
 
-    @property
-    def closed_form(self) -> bool:
-        return False
+    closed_form = False
 
     @property
     def dimension(self) -> int:
@@ -123,7 +120,6 @@ class Conic(FeasibleSet):
 
     def slack_of(self, point: Vector) -> Vector:
         """S @ z."""
-        assert self._slack is not None
         slack: Vector = self._slack @ point
         return slack
 
@@ -349,20 +345,17 @@ class ConeSet(Conic):
     def __init__(
         self,
         cones: Sequence[Cone],
-        *,
         matrix: Any = None,
         offset: ArrayLike | None = None,
         equality_matrix: Any = None,
         equality_offset: ArrayLike | None = None,
-        lower: ArrayLike | None = None,
-        upper: ArrayLike | None = None,
+        lower: ArrayLike = -math.inf,
+        upper: ArrayLike = math.inf,
     ) -> None:
         n = _variables([matrix, equality_matrix, *(cone.matrix for cone in cones)], [lower, upper])
         less = _rows("matrix", matrix, "offset", offset, n)
         equal = _rows("equality_matrix", equality_matrix, "equality_offset", equality_offset, n)
-        low, high = bounds(
-            -math.inf if lower is None else lower, math.inf if upper is None else upper, n
-        )
+        low, high = bounds(lower, upper, n)
         self._as_given = less, equal, low, high, [_cone_data(cone, n) for cone in cones]
         super().__init__(*self._standard_form(n))
 
@@ -407,18 +400,10 @@ class Polyhedron(ConeSet):
         offset: ArrayLike | None = None,
         equality_matrix: Any = None,
         equality_offset: ArrayLike | None = None,
-        lower: ArrayLike | None = None,
-        upper: ArrayLike | None = None,
+        lower: ArrayLike = -math.inf,
+        upper: ArrayLike = math.inf,
     ) -> None:
-        super().__init__(
-            (),
-            matrix=matrix,
-            offset=offset,
-            equality_matrix=equality_matrix,
-            equality_offset=equality_offset,
-            lower=lower,
-            upper=upper,
-        )
+        super().__init__((), matrix, offset, equality_matrix, equality_offset, lower, upper)
 
 
 def _variables(matrices: Sequence[Any], vectors: Sequence[Any]) -> int:
@@ -427,7 +412,7 @@ def _variables(matrices: Sequence[Any], vectors: Sequence[Any]) -> int:
         if matrix is not None and len(np.shape(matrix)) == 2:
             return int(np.shape(matrix)[1])
     for vector in vectors:
-        if vector is not None and np.ndim(vector) == 1:
+        if np.ndim(vector) == 1:
             return int(np.size(vector))
     raise InvalidInput("Expected a matrix or a vector of bounds, got none.")
 
@@ -463,16 +448,12 @@ def from_cvxpy(variable: Any, constraints: Sequence[Any]) -> Conic:
         import cvxpy as cp
     except ImportError:
         raise InvalidInput("Expected CVXPY to be installed: pip install 'tacit[cvxpy]'.") from None
-    if isinstance(constraints, cp.Constraint):
-        constraints = [constraints]
-    constraints = list(constraints)
-    for constraint in constraints:
-        if not isinstance(constraint, cp.Constraint):
-            raise InvalidInput(f"Expected CVXPY constraints, got {constraint!r}.")
+    constraints = [constraints] if isinstance(constraints, cp.Constraint) else list(constraints)
+    if odd := [c for c in constraints if not isinstance(c, cp.Constraint)]:
+        raise InvalidInput(f"Expected CVXPY constraints, got {odd[0]!r}.")
     if not isinstance(variable, cp.Variable) or variable.ndim != 1:
         raise InvalidInput(f"Expected a cvxpy.Variable with one axis, got {variable!r}.")
-    given = [name for name, value in variable.attributes.items() if value not in (None, False)]
-    if given:
+    if given := [name for name, value in variable.attributes.items() if value]:
         raise InvalidInput(
             f"Expected a variable without attributes, got {given}: write them as constraints."
         )
@@ -482,16 +463,13 @@ def from_cvxpy(variable: Any, constraints: Sequence[Any]) -> Conic:
         raise InvalidInput(
             f"Expected constraints on {variable.name()} alone, got others: {foreign}."
         )
-    if not problem.is_dcp():
-        wrong = [str(constraint) for constraint in constraints if not constraint.is_dcp()]
+    if wrong := [str(constraint) for constraint in constraints if not constraint.is_dcp()]:
         raise InvalidInput(f"Expected convex (DCP) constraints, got {wrong}.")
     data = problem.get_problem_data(cp.CLARABEL)[0]
     dims = data["dims"]
     if dims.exp or dims.psd or dims.p3d or dims.pnd:
-        kinds = {"exponential": dims.exp, "semidefinite": dims.psd, "power": dims.p3d or dims.pnd}
-        got = ", ".join(name for name, many in kinds.items() if many)
         raise InvalidInput(
-            f"Expected constraints that need linear and second-order cones only, got {got} cones."
+            f"Expected constraints that need linear and second-order cones only, got {dims}."
         )
     linear = [("zero", int(dims.zero)), ("nonneg", int(dims.nonneg))]
     cones = [block for block in linear if block[1]] + [("soc", int(m)) for m in dims.soc]

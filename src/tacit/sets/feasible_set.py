@@ -146,10 +146,6 @@ class FeasibleSet(ABC):
         """The size of the largest number in a constraint at points of W, or a bound above it."""
         return self.radius(math.inf)
 
-    def in_format(self, dtype: Any) -> FeasibleSet:
-        """The same set for points of ``dtype``, with what can be rounded beforehand."""
-        return self
-
     def tolerance(self, dtype: Any) -> float:
         """The largest violation that rounding to ``dtype`` leaves: a few units of ``magnitude``."""
         return (8 + 2 * math.sqrt(self.dimension)) * float(np.finfo(dtype).eps) * self.magnitude

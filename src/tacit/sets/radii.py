@@ -268,7 +268,10 @@ def _of_pairs(A: Any, b: Vector) -> Iterator[Quadratics]:
         (found[0], q) for found in by_line.values() for q in found[1:] if sign[q] != sign[found[0]]
     ]
     if opposite:
-        yield from _of_products(A, b, opposite)
+        p, q = np.array(opposite).T
+        both, values = sp.vstack([A[p], A[q]]), np.concatenate([b[p], b[q]])
+        crossed = np.concatenate([b[q], b[p]])
+        yield from _diagonal(A[p], -np.ones(len(p)), A[q], crossed, -b[p] * b[q], both, values)
     absolute = []
     for found in by_columns.values():
         for p, q in combinations(found[:4], 2):
@@ -282,14 +285,6 @@ def _of_pairs(A: Any, b: Vector) -> Iterator[Quadratics]:
         D = -P.multiply(Q) - times(margin, (abs(P) + abs(Q)).sign())
         given = np.abs(b[p]) * (np.abs(b[q]) + abs(Q) @ ones) + np.abs(b[q]) * (abs(P) @ ones)
         yield D, times(b[p], Q) + times(b[q], P), -b[p] * b[q] - 1e-12 * given
-
-
-def _of_products(A: Any, b: Vector, pairs: list[tuple[int, int]]) -> Iterator[Quadratics]:
-    """−Σ(b_p − a_p'x)(b_q − a_q'x) ≤ 0 over pairs of rows."""
-    p, q = np.array(pairs).T
-    both, values = sp.vstack([A[p], A[q]]), np.concatenate([b[p], b[q]])
-    crossed = np.concatenate([b[q], b[p]])
-    yield from _diagonal(A[p], -np.ones(len(p)), A[q], crossed, -b[p] * b[q], both, values)
 
 
 def _diagonal(
