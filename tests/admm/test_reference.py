@@ -63,6 +63,7 @@ def test_what_is_not_reached_is_said():
     short = tacit.solve(problem, tacit.Settings(3, tolerance=1e-8))
     known = optimum(problem, 1e-9, 500)
     assert short.converged is False and known.converged
+    assert repr(short).endswith("no noise, not certified, tolerance NOT reached)")
     gap = short.trace["dual_residual"][-1]
     assert 0 <= problem.value(short.solution) - known.value <= gap + 1e-9
 

@@ -134,6 +134,8 @@ def test_schedules():
     for schedule in (mnist, femnist):
         values = [schedule(t) for t in range(1, 5000, 7)]
         assert (np.diff(values) >= 0).all()
+    with pytest.raises(tacit.InvalidInput, match="schedule of Tacit's as step_size, such as"):
+        tacit.Settings(10, step_size=lambda t: 1 / t)
 
 
 def test_bound_refuses_what_no_theorem_covers():

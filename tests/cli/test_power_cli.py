@@ -241,7 +241,9 @@ def test_every_number_of_the_answer_follows_from_its_tables(tmp_path, run, epsil
         assert f"{name}: squared load shedding: {worth}" in said
         for kind, word, unit in (("p", "active", "MW"), ("q", "reactive", "MVAr")):
             part = of["served"][kind]
-            short, load = (f"{part[f'{n}_{unit.lower()}']:,.4g}" for n in ("short", "load"))
+            short, load = (
+                f"{round(part[f'{n}_{unit.lower()}'], 6):,.4g}" for n in ("short", "load")
+            )
             words = f"{100 * part['share']:.4g} % ({short} of {load} {unit} short"
             assert f"{name}: {word} load served: {words}" in said
 
@@ -268,7 +270,7 @@ def test_a_check_names_the_worst_of_each_kind():
     (title, columns, shown), (other, of, [row]) = tables
     assert title == f"lines beyond limits ({MOST_ROWS + 2})" and len(shown) == MOST_ROWS
     assert dict(zip(columns, shown[0], strict=True)) == {k: f"{v:.4g}" for k, v in line.items()}
-    assert other == "reactive power beyond limits (1)" and last == "files: r/check.png"
+    assert other == "reactive power (per unit) beyond limits (1)" and last == "files: r/check.png"
     assert dict(zip(of, row, strict=True))["q_max"] == "0.4"
     few = {name: found[name] for name in ("case", "load_mw", "dispatched_mw")}
     _, (_, _, rows) = _of_check({**few, "converged": False})

@@ -238,6 +238,8 @@ def test_worlds_must_be_neighbours():
         Worlds("x", "x", a.without, with_other_neighbours(a.without), a.schedules)
     with pytest.raises(InvalidInput, match="at least 4 records"):
         small_worlds(3)
+    with pytest.raises(InvalidInput, match="a budget alone: give rounds"):
+        audit(a, Settings.for_budget(1.0, 1e-5))
     with pytest.raises(InvalidInput, match="mechanism with noise"):
         run(Settings(1))
     assert a.without.objective.normaliser != b.without.objective.normaliser

@@ -199,6 +199,11 @@ def test_limits_that_a_pandapower_network_leaves_out():
         "lower q of 1 of 3 generators: as its lines carry",
     )
     assert grid.generator["p_max"].tolist() == pytest.approx([2.5, 2.5, 2.7])
+    given.gen = given.gen.drop(columns=["min_p_mw", "max_p_mw"])
+    grid = load_case(given)
+    none = "lower p of 2 of 3 generators: 0, of external grids minus what its lines carry"
+    assert none in grid.assumed and "min_p_mw" not in given.gen
+    assert grid.generator["p_min"].tolist()[1:] == [0.0, 0.0]
 
 
 @pytest.mark.filterwarnings("ignore")

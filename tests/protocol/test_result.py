@@ -11,6 +11,7 @@ from conftest import problem_of
 
 import tacit
 from tacit.cli.console import print_result
+from tacit.cli.main import main
 from tacit.errors import SolverFailure
 from tacit.privacy.accounting import exact
 from tacit.protocol.agent import Agent
@@ -178,7 +179,7 @@ def test_numpy_numbers_in_settings_become_plain(tmp_path):
     assert tacit.Result.load(result.save(tmp_path / "r")).settings.rounds == 3
 
 
-def test_a_solution_has_the_names_of_its_coordinates(tmp_path):
+def test_a_solution_has_the_names_of_its_coordinates(tmp_path, capsys):
     """Of a common vector, and of shared ones of which two agents name some."""
     box, f = tacit.Box(-1, 1, size=2), tacit.Residual(np.eye(2), [0.5, 0.2], 0.1)
     names = ("price (EUR/MWh)", "share")
@@ -187,6 +188,8 @@ def test_a_solution_has_the_names_of_its_coordinates(tmp_path):
     )
     assert found.labels == names and "price (EUR/MWh): -0.5" in repr(found)
     again = tacit.Result.load(found.save(tmp_path / "r"))
+    assert main(["show", str(tmp_path / "r")]) == 0
+    assert "solution: price (EUR/MWh) -0.5, share " in capsys.readouterr().out
     assert again.named == dict(zip(names, found.solution.tolist(), strict=True))
     pair = [
         tacit.LocalProblem(f, box, [0, 1], labels=("flow (MW)", "x")),

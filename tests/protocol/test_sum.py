@@ -49,6 +49,12 @@ def test_sums_that_bring_nothing_are_refused(many, colluding):
         tacit.solve(parties(many), BUDGET, seed=1, aggregation="sum", colluding=colluding)
 
 
+def test_coordinates_of_an_agents_own_are_named_as_what_cannot_be_summed():
+    given = [tacit.LocalProblem(p.objective, p.feasible_set, [0, 1, -1]) for p in parties()]
+    with pytest.raises(InvalidInput, match="'agent 1', of which not all coordinates are in common"):
+        tacit.solve(given, BUDGET, seed=1, aggregation="sum")
+
+
 def test_colluding_is_of_a_sum():
     with pytest.raises(InvalidInput, match="colluding=1"):
         tacit.solve(parties(), BUDGET, seed=1, colluding=1)

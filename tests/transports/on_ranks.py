@@ -85,7 +85,7 @@ def zones(chosen):
 RUNS = {
     "digits": (digits, 10, EVERY_ROUND, {"seed": 1, "evaluate_every": 2}),
     "squares": (squares, 7, ONCE, {"seed": 2}),
-    "exact": (squares, 7, EXACT, {}),
+    "exact": (squares, 7, EXACT, {"progress": True}),
     "zones": (zones, 3, SCHEDULED, {"seed": 3}),
     "zones-once": (zones, 3, ONCE, {"seed": 4}),
     # in one process without masks, on ranks with them

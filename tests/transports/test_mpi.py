@@ -61,6 +61,7 @@ def test_the_same_bits_on_any_number_of_ranks(ranks, alone, tmp_path):
         on_ranks.ledgers_of(tmp_path, name, 7)
     done = mpiexec(ranks, sys.executable, HERE / "on_ranks.py", tmp_path)
     assert done.returncode == 0, done.stderr
+    assert re.search(r"round (\d+) of \1, \d+ s\n", done.stderr)  # of rank 0, to a tolerance
     for name in on_ranks.RUNS:
         expected, _ = contents(alone / f"{name}.npz")
         found, timing = contents(tmp_path / f"{name}.npz")

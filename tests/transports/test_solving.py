@@ -320,3 +320,8 @@ def test_progress_is_said_on_standard_error(capsys):
     assert capsys.readouterr().err == ""
     same(tacit.solve(problem, SETTINGS, seed=4, progress=True), plain)
     assert "round 12 of 12" in capsys.readouterr().err
+    found = tacit.solve(
+        problem_of("quantile", "box"), tacit.Settings(300, tolerance=1e-4), progress=True
+    )
+    last = int(found.trace["round"][-1])
+    assert f"round {last} of {last}, " in capsys.readouterr().err  # of a bundle method

@@ -119,9 +119,15 @@ def least_over(problem: Problem, places: list[Vector], size: int) -> Callable[[V
     return least
 
 
-def optimum(problem: Problem, tolerance: float, rounds: int) -> Optimum:
+def optimum(
+    problem: Problem,
+    tolerance: float,
+    rounds: int,
+    show: Callable[..., None] = lambda *stage, **about: None,
+) -> Optimum:
     """To ``tolerance`` of F's size, or of how much it has fallen if that is more; after ``rounds``
-    at the latest. Everything is in one vector: coordinates in common, then those of each agent."""
+    at the latest. Everything is in one vector: coordinates in common, then those of each agent.
+    ``show`` hears of every round."""
     places, size = places_of(problem)
     if size > MOST_COORDINATES:
         raise InvalidInput(
@@ -136,6 +142,7 @@ def optimum(problem: Problem, tolerance: float, rounds: int) -> Optimum:
     model = _Model(problem, places, unit)
     best, above, below, scale, done = u, np.inf, -np.inf, 1.0, 0
     while done < rounds:
+        show("solving", done=done, rounds=rounds)
         done += 1
         value = model.cut(u)
         if value < above:
@@ -157,6 +164,7 @@ def optimum(problem: Problem, tolerance: float, rounds: int) -> Optimum:
             u = model.nearest(best, below + LEVEL * (above - below))
         except SolverFailure:
             u = lowest
+    show("solving", done=done, rounds=done)
     gap = max(above - below, 0.0)
     return Optimum([best[at] for at in places], above, gap, done, gap <= tolerance * scale)
 

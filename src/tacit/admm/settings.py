@@ -272,8 +272,12 @@ class Settings:
             value = getattr(self, name)
             if isinstance(value, int | float):
                 object.__setattr__(self, name, value := constant(value))
-            elif value is not None and not isinstance(value, Schedule):
-                raise InvalidInput(f"Expected a schedule or a number as {name}, got {value!r}.")
+            elif value is not None and not hasattr(value, "kind"):
+                raise InvalidInput(
+                    f"Expected a number or a schedule of Tacit's as {name}, such as "
+                    f"NonsmoothStep(0.5) or DynamicPenalty(1.0), got {value!r}: others can be "
+                    "neither saved nor sent."
+                )
             if value is not None:
                 value.check(name, self.rounds)
         choice("perturbation", self.perturbation, get_args(Perturbation))

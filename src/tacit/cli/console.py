@@ -199,7 +199,9 @@ def print_result(
     if result.gap is not None and not result.gap.finished:
         print(result.gap)
     if result.solution.size <= 20 and about is None:
-        print("solution: " + " ".join(f"{x:.5g}" for x in result.solution))
+        named = ", ".join(f"{name} {x:.5g}" for name, x in result.named.items())
+        numbers = " ".join(f"{x:.5g}" for x in result.solution)
+        print("solution: " + (named if result.labels else numbers))
         print("ergodic:  " + " ".join(f"{x:.5g}" for x in result.ergodic))
     print(result.privacy)
     if (tested := evaluation_in(folder)) is not None:

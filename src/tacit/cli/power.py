@@ -25,9 +25,9 @@ from tacit.files import as_csv, read_json, read_pandas, reading, save_figure, wr
 
 DELTA = 1e-5  # of all that is released, for one release of the loads, where none is given
 BEYOND = {  # limits that a dispatch may break, by name: what breaks them, and its columns
-    "voltages": ("voltages", ("bus", "voltage", "v_min", "v_max")),
+    "voltages": ("voltages (per unit)", ("bus", "voltage", "v_min", "v_max")),
     "overloads": ("lines", ("line", "from_bus", "to_bus", "loading")),
-    "reactive": ("reactive power", ("generator", "bus", "q", "q_min", "q_max")),
+    "reactive": ("reactive power (per unit)", ("generator", "bus", "q", "q_min", "q_max")),
 }
 CASE = "MATPOWER file (.m), pandapower network (.json) or a named case such as case14"
 MOST_ROWS = 10  # of each table on the screen; --json has all
@@ -282,7 +282,10 @@ def _said(about: dict[str, Any]) -> list[str]:
     from tacit.report.page import outcome
 
     return [
-        *_assumed(about["base_mva"], about["assumed"]),
+        *(
+            _assumed(about["base_mva"], about["assumed"])
+            or [f"Per unit is of {about['base_mva']:g} MVA."]
+        ),
         "At the true loads (not covered: keep secret):",
         *(f"{name}: {value}" for name, value in outcome(about)),
     ]

@@ -192,7 +192,9 @@ def matpower(grid: Grid, p: pd.Series, q: pd.Series, voltage: pd.Series) -> str:
         f"mpc.baseMVA = {grid.base_mva!r};\n"
     )
     for table in ("bus", "gen", "branch", "gencost"):
-        lines = ("\t".join(f"{value:.17g}" for value in row) for row in case[table])
+        lines = (
+            "\t".join(repr(float(value)).removesuffix(".0") for value in row) for row in case[table]
+        )
         text += f"mpc.{table} = [\n" + "".join(f"\t{line};\n" for line in lines) + "];\n"
     return text
 

@@ -199,6 +199,9 @@ def _limited(net: Any) -> tuple[Any, list[str]]:
         if missing := int(given.isna().sum()):
             net[table] = found.assign(**{column: given.astype(float).fillna(limit)})
             assumed.append(f"{column} = {limit:g} of {missing} of {len(found)} in {table}")
+    for column in ("min_p_mw", "max_p_mw"):  # without them pandapower converts no generator
+        if len(net["gen"]) and column not in net["gen"]:
+            net["gen"] = net["gen"].assign(**{column: np.nan})  # ``_bounded`` fills it
     return net, assumed
 
 
@@ -218,7 +221,10 @@ def _bounded(case: dict[str, Any], free: Any) -> list[str]:
         none = ~(np.abs(gen[:, column]) < 1e9)  # pandapower's own default, or no number
         gen[none, column] = limit[none]
         if none.any():
-            assumed.append(f"{name} of {none.sum()} of {len(gen)} generators: as its lines carry")
+            carry = "0, of external grids minus what" if name == "lower p" else "as"
+            assumed.append(
+                f"{name} of {none.sum()} of {len(gen)} generators: {carry} its lines carry"
+            )
     return assumed
 
 

@@ -226,7 +226,8 @@ def price_of_shedding(grid: Grid, shed_price: float | None) -> float:
         return positive("shed_price", shed_price)
     if largest == 0:
         raise InvalidInput(
-            f"Expected a shed_price ($/MWh) for {grid.name}, whose generation costs nothing."
+            f"Expected costs (gencost) or a shed_price ($/MWh) for {grid.name}, whose generation "
+            "costs nothing. Nothing was solved."
         )
     return DEFAULT_PRICE * largest
 

@@ -481,7 +481,7 @@ class Coordinator:
             )
         settings = plan.settings
         tolerance = min(settings.tolerance or 1e-6, 1e-6)
-        found = optimum(problem, tolerance, settings.rounds)
+        found = optimum(problem, tolerance, settings.rounds, self.show)
         couplings = [np.asarray(agent.coupling) for agent in problem.agents]
         solution = np.zeros(problem.size)
         for z, at in zip(found.points, couplings, strict=True):
@@ -669,7 +669,8 @@ class Coordinator:
             self.show("waiting", done=side.round, waiting=names, rounds=T)
             if refusals := side.advance(min(side.round + self.evaluate_every, T)):
                 self._stop(refusals, side.round + 1, T)
-            self.show("waiting", done=side.round, waiting=names, rounds=T)
+            last = side.round if side.converged else T
+            self.show("waiting", done=side.round, waiting=names, rounds=last)
             trace.append([side.round, *side.evaluate()])
             if self.callback is not None:
                 self.callback(side.progress(dict(zip(columns, trace[-1], strict=True))))

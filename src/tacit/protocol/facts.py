@@ -119,11 +119,12 @@ def summed(facts: Sequence[Facts], colluding: int, parties: int = 0) -> Facts:
             same = mine.dtype.kind != "f" or mine.dtype == other.dtype  # else requests differ
             same = same and mine.shape == other.shape and (mine == other).all()
             if not same or not own.everything:
+                why = f"{name.replace('_', ' ')} is another than that of {first.agent!r}"
                 raise InvalidInput(
-                    f"Expected losses of one kind over records on one common set, alike for all "
-                    f"agents, for a secure sum: {name.replace('_', ' ')} of agent {own.agent!r} "
-                    f"is another than that of {first.agent!r}, or not all coordinates are in "
-                    "common. Leave aggregation out. Nothing was computed."
+                    "Expected losses of one kind over records on one common set, alike for all "
+                    f"agents, for a secure sum, got agent {own.agent!r}, of which "
+                    f"{'not all coordinates are in common' if same else why}. Leave aggregation "
+                    "out. Nothing was computed."
                 )
 
     def of(how: Callable[[list[Any]], Any], name: str) -> Any:

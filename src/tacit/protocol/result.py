@@ -120,11 +120,12 @@ class Result:
 
     def __repr__(self) -> str:
         n, p = len(self.names), self.privacy
-        epsilon = "no noise" if np.isinf(p.epsilon) else f"epsilon <= {rounded_up(p.epsilon, 4)}"
+        epsilon = f"epsilon <= {rounded_up(p.epsilon, 4)}, delta {digits(p.delta)}"
         label = "certified" if p.certified else "not certified"
         found = (
-            f"Result({n} agents, {int(self.trace['round'][-1])} rounds, solution of size "
-            f"{self.solution.size}, {epsilon}, delta {digits(p.delta)}, {label})"
+            f"Result({n} agent{'s' * (n != 1)}, {int(self.trace['round'][-1])} rounds, solution of "
+            f"size {self.solution.size}, {'no noise' if np.isinf(p.epsilon) else epsilon}, {label}"
+            f"{', tolerance NOT reached' if self.converged is False else ''})"
         )
         if 0 < len(self.labels) <= MOST_LABELS:
             found += "\n" + ", ".join(f"{name}: {x:.4g}" for name, x in self.named.items())

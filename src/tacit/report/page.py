@@ -332,7 +332,8 @@ def _of_dispatch(found: Mapping[str, Any], prefix: str) -> Facts:
     for key, kind, unit in (("p", "active", "MW"), ("q", "reactive", "MVAr")):
         if isinstance(part := served.get(key), dict):
             short, load, surplus = (
-                f"{part[f'{name}_{unit.lower()}']:,.4g}" for name in ("short", "load", "surplus")
+                f"{round(part[f'{name}_{unit.lower()}'], 6):,.4g}"
+                for name in ("short", "load", "surplus")
             )
             words = f"{100 * part['share']:.4g} % ({short} of {load} {unit} short, at "
             words += f"{part['buses']} of {served['of_buses']} buses; surplus {surplus} {unit})"

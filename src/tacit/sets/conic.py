@@ -461,7 +461,7 @@ def from_cvxpy(variable: Any, constraints: Sequence[Any]) -> Conic:
     foreign = [v for v in problem.variables() if v.id != variable.id] + problem.parameters()
     if foreign or not problem.variables():
         raise InvalidInput(
-            f"Expected constraints on {variable.name()} alone, got others: {foreign}."
+            f"Expected constraints on {variable.name()} alone, got {foreign or 'none on it'}."
         )
     if wrong := [str(constraint) for constraint in constraints if not constraint.is_dcp()]:
         raise InvalidInput(f"Expected convex (DCP) constraints, got {wrong}.")

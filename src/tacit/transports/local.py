@@ -114,7 +114,8 @@ def open_ledgers(
         raise InvalidInput(
             f"Expected the ledgers of {len(names)} agents in {ledgers}, found none of "
             f"{', '.join(map(repr, absent[:10]))}{', ...' if absent[10:] else ''}. Make each with: "
-            "tacit ledger budget AGENT.db --total-epsilon E --total-delta D. Nothing was released."
+            f"tacit ledger budget '{Path(ledgers) / 'AGENT.db'}' --total-epsilon E "
+            "--total-delta D. Nothing was released."
         )
     return {name: Ledger(Path(ledgers) / f"{name}.db") for name in names}
 

@@ -34,6 +34,7 @@ from tacit.protocol.coordinator import Coordinator
 from tacit.protocol.messages import Answer, Broadcast, Failure, Request
 from tacit.protocol.result import Result
 from tacit.transports.local import Clock, Ledgers, Local
+from tacit.transports.solving import Shown
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -107,6 +108,7 @@ def solve(
     ledgers: Ledgers = None,
     penalties: tuple[Vector, Vector] | None = None,
     comm: Comm | None = None,
+    progress: bool = False,
     **others: Any,
 ) -> Result | None:
     """``tacit.solve`` on all ranks, which all call it; rank 0 has the result, the others None.
@@ -116,6 +118,7 @@ def solve(
               ranks on it
     ledgers   of this rank's own agents
     comm      an MPI communicator; default: all ranks
+    progress  rank 0 says on standard error which round the run is at
     others    as in ``tacit.solve``, and those of rank 0 count; no ``batch``
 
     The same seed gives the same bits as ``tacit.solve(..., batch=False)``, with any number of
@@ -141,6 +144,8 @@ def solve(
         return None
     with Ranks(comm, {"given": part}) as ranks:
         ranks.build("given")
+        if progress:
+            others["show"] = Shown()
         return ranks.conduct(settings, **others)
 
 

@@ -320,6 +320,10 @@ def prepared(
     if count("trials", trials, TRIALS) < 100:
         raise InvalidInput(f"Expected at least 100 trials in each world, got {trials}.")
     probability("confidence", confidence)
+    if not isinstance(settings, Settings):
+        raise InvalidInput(
+            "Expected Settings to audit, got a budget alone: give rounds. Nothing was run."
+        )
     if isinstance(settings.mechanism, Noiseless):
         raise InvalidInput("Expected a mechanism with noise to audit, got none. Nothing was run.")
     if claim is not None and isinstance(settings.mechanism, Gaussian):
