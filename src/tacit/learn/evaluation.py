@@ -184,7 +184,7 @@ class PrivateEvaluation(PrivateCounts):
         if self.confusion is not None:
             names = self._known["class"]
             for name, line in zip(names, self.confusion, strict=True):
-                for other, many in zip(names, line.tolist(), strict=True):
+                for other, many in zip(names, np.maximum(line, 0).tolist(), strict=True):
                     rows.append((f"{name}, predicted {other}", f"{many:,.0f} records", ""))
         for name, share, many in self.calibration or ():
             if many:
