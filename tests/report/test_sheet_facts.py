@@ -12,7 +12,7 @@ from tacit.protocol.statement import PrivacyStatement
 from tacit.report.account import Account
 from tacit.report.odds import guess, hits, percent, suspicion
 from tacit.report.sheet import sheet
-from tacit.report.subject import Subject
+from tacit.report.subject import Subject, _of_study
 from tacit.studies.party_file import Limits
 
 LAW, CHANGE = Gaussian(17.0), "adding or removing one record"
@@ -58,9 +58,9 @@ def test_every_fact_of_a_run_and_its_ledger():
         "Budget of this run": f"ε ≤ {own}, δ ≤ 0.00001",
         "Limit of one run": "ε = 0.75, δ = 0.000001, 15 rounds, in the party's own file",
         "Spent in all runs": "ε ≤ 2.346 of a limit of 7.51239, at δ = 0.001, in 2 runs",
-        "Left": "room for a Gaussian run of ε = 3.21 at this δ (runs together cost less than their "
-        "sum)",
-        "Ledger": "north.db, 29 entries, all consistent; the last is 0123456789abcdef",
+        "Left": "room for one more run (Gaussian noise) of ε = 3.21 at this δ (runs together cost "
+        "less than their sum)",
+        "Ledger": "north.db, 29 entries, all consistent; the last has the hash 0123456789abcdef",
     }
     budgets = [(own, 1e-5), (2.346, 1e-3), (7.51239, 1e-3)]
     header = ("Someone who ...", "this run", "all runs so far", "all of the limit")
@@ -72,7 +72,7 @@ def test_every_fact_of_a_run_and_its_ledger():
         tuple(percent(guess(*b)) for b in budgets),
     ]
     factor = math.ceil(math.exp(own) * 100) / 100
-    assert f"at most {factor} times as probable (plus 0.00001) with the one" in page.odds.note
+    assert f"at most {factor} times as probable (plus 0.00001) if it" in page.odds.note
     shared = sections["What was shared, and with whom"]
     assert "12 messages of at most 5 numbers each, one in each round: points of a public" in shared
     assert "(24 noisy updates, all in the budget)" in shared and "Gaussian noise" in shared
@@ -221,3 +221,25 @@ def test_what_is_said_of_the_noise(once, secure, seeded):
     assert ("the seed" in sections["Must be kept"]) == bool(seeded)
     assert ("released once" in shared) == bool(once) != ("one in each round" in shared)
     assert ("secret" in page.verdict) == bool(seeded)
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_a_secure_sum_and_what_was_released_after_it(once):
+    parts = {"parties": 3, "colluding": 1, "alone": 2.0, "after": "one noisy histogram"}
+    said = dataclasses.replace(SAID, once=once, **parts)
+    _, sections, page = told(dataclasses.replace(SUBJECT, statement=said, account=None))
+    shared = sections["What was shared, and with whom"]
+    assert ("A part of one sum" in shared) == once != ("A part of 24 sums of at most 5" in shared)
+    assert "the sums alone, if at most 1 of the agents collude" in shared
+    assert "in the clear" not in shared and "After that, in the same budget: one noisy" in shared
+    assert page.odds.note.startswith("“It” is that a given record (one row of the table")
+
+
+def test_columns_of_a_study_are_those_of_its_file_of_rules(tmp_path):
+    (tmp_path / "rules.toml").write_text(
+        "target = 'cost'\nranges = { age = [18, 90] }\ncategories = { sex = ['f', 'm'] }\n"
+    )
+    (tmp_path / "study.toml").write_text("[learn]\ncolumns = 'rules.toml'\n")
+    assert _of_study(tmp_path / "study.toml") == "the columns age, sex; to predict cost"
+    (tmp_path / "study.toml").write_text(f"[learn]\ncolumns = '{tmp_path}/rules.toml'\n")
+    assert _of_study(tmp_path / "study.toml") == ""  # not beside it: not the study's own

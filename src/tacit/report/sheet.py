@@ -54,7 +54,7 @@ ALARMS = (0.01, 0.05)  # shares of false alarms
 SEED = ", as long as the seed of the noise is secret and never used again"
 MOST_CHANGES = 2  # of a limit, in words
 TOGETHER = "runs together cost less than their sum"
-ROW = "any one record (one row of the table, such as a patient's)"
+RECORD = "record (one row of the table, such as a patient's)"
 # files that are handed over, or said here in full
 OWN = re.compile(r"sheet(-.+)?\.(html|pdf)|statement\.json", re.DOTALL)
 
@@ -118,7 +118,7 @@ def sheet(subject: Subject, now: datetime | None = None) -> Sheet:
         _odds(subject) if sound and math.isfinite(subject.epsilon) else None,
         tuple(Section(title, tuple(lines)) for title, lines in _sections(subject)),
         f"Made {now or datetime.now(UTC):%Y-%m-%d %H:%M} UTC by Tacit {metadata.version('tacit')}. "
-        "Numbers that bound a risk are rounded up.",
+        "An agent is whoever holds data. Numbers that bound a risk are rounded up.",
     )
 
 
@@ -190,9 +190,10 @@ def _facts(subject: Subject, who: str) -> Iterator[tuple[str, str]]:
     )
     left = f"ε = {rounded_down(a.room)}: the limit less what is spent"
     if a.left is not None:
-        left = f"room for a Gaussian run of ε = {rounded_down(a.left)} at this δ"
+        left = f"room for one more run (Gaussian noise) of ε = {rounded_down(a.left)} at this δ"
     yield "Left", f"{left} ({TOGETHER})"
-    words = f"{plain(a.name, 40)}, {a.entries} entries, all consistent; the last is {a.head[:16]}"
+    words = f"{plain(a.name, 40)}, {a.entries} entries, all consistent; the last has the hash "
+    words += a.head[:16]
     if subject.disputed:
         words += ". IT PAID MORE FOR THIS RUN THAN THE RESULT SAYS"
     if subject.counted is False:
@@ -254,7 +255,7 @@ def _odds(subject: Subject) -> Odds:
     for before in BEFORE:
         words = f"believes it with {percent(before)} before: afterwards with at most"
         rows.append((words, *(percent(suspicion(before, e, d)) for e, d in budgets)))
-    words = "(but for noise that occurs with probability)"
+    words = "(the three rows above fail with a probability of)"
     rows.append((words, *(_failing(d) for _, d in budgets)))
     for share in ALARMS:
         words = f"tests for it, with {percent(share)} false alarms: hits at most"
@@ -268,11 +269,21 @@ def _odds(subject: Subject) -> Odds:
 def _meaning(subject: Subject) -> str:
     """What ε and δ say by definition, and who guesses what."""
     return (
-        f"“It” is that the data are the one and not the other of two that differ by "
-        f"{plain(_hidden_changes(subject), 250)}. Any finding in what was shared is at most "
-        f"{times(subject.epsilon, subject.statement.delta)} with the one as with the other: this "
-        "is what ε and δ say. For someone who knows all other data and sees all messages, it "
-        "follows:"
+        f"“It” is {_it(subject)}. Any finding in what was shared is at most "
+        f"{times(subject.epsilon, subject.statement.delta)} if it is so as if it is not, and the "
+        "other way round: this is what ε and δ say. For someone who knows all other data and sees "
+        "all messages, it follows:"
+    )
+
+
+def _it(subject: Subject) -> str:
+    """What someone would like to know."""
+    kinds = {change for change, _ in subject.statement.neighbours}
+    if kinds <= set(RELATIONS.values()) - {RELATIONS["replace"]}:
+        return f"that a given {RECORD} was used"
+    return (
+        "that the data are the one and not the other of two that differ by "
+        f"{plain(_hidden_changes(subject), 250)}"
     )
 
 
@@ -328,6 +339,13 @@ def _shared(subject: Subject) -> Iterator[str]:
             f"Released once, with {noise}: {subject.table}, {n} numbers. All else, such as "
             f"regressions, is computed from that{more}."
         )
+    elif p.parties > 1:
+        which = "one sum" if p.once else f"{p.updates} sums{sizes}"
+        yield (
+            f"A part of {which}, over the statistics of all {p.parties} agents, with {noise} that "
+            "all add together. Each part was sent under masks, random numbers that cancel in the "
+            "sum. All else was computed from the sums."
+        )
     elif p.once:
         more = " and told nothing more of the data" if sound else ""
         yield (
@@ -340,8 +358,9 @@ def _shared(subject: Subject) -> Iterator[str]:
             f"{count}{sizes}, one in each round: {where}, randomised with {noise} before they left "
             f"({p.updates} noisy updates{', all in the budget' if sound else ''})."
         )
-    if p.before:
-        yield f"Before them, in the same budget: {plain(p.before, 200)}."
+    for when, what in (("Before", p.before), ("After", p.after)):
+        if what:
+            yield f"{when} that, in the same budget: {plain(what, 200)}."
     if p.seeded:
         yield "The noise follows from a seed: whoever has it can subtract the noise."
     elif not p.secure and sound:
@@ -355,6 +374,9 @@ def _shared(subject: Subject) -> Iterator[str]:
     server, unless = "server", "wherever messages travel unencrypted"
     if subject.apart:
         server, unless = "coordinator's server, in the clear", "not, as TLS encrypts on both sides"
+    if p.parties > 1:
+        yield f"Seen by anyone: the sums alone, if at most {p.colluding} of the agents collude."
+        return
     yield (
         f"Seen by the {server}; by other agents that share a number, as the mean over those that "
         f"share it (where two do: each other's); by an eavesdropper {unless}."
@@ -371,8 +393,8 @@ def _hidden(subject: Subject) -> Iterator[str]:
     if found <= set(RELATIONS.values()):
         swapped = ", or another in its place," if RELATIONS["replace"] in found else ""
         yield (
-            f"Whether {ROW}{swapped} was used; exactly: {exact}. The table says how much doubt is "
-            f"left. A person with several records is {less}"
+            f"Whether any one {RECORD}{swapped} was used; exactly: {exact}. The table says "
+            f"how much doubt is left. A person with several records is {less}"
         )
         return
     yield (

@@ -230,7 +230,9 @@ def _of_study(path: Path) -> str:
     about: dict[str, Any] = next(
         (found[name] for name in ("learn", "moments", "objective") if name in found), {}
     )
-    words = []
+    file, words = about.get("columns"), []
+    if isinstance(file, str) and Path(file).name == file and path.with_name(file).is_file():
+        about = {**read_toml(path.with_name(file)), **about}
     ruled = [name for part in ("ranges", "categories") for name in about.get(part, ())]
     columns = about.get("features", found.get("columns", [name for name in ruled if name != "*"]))
     if isinstance(columns, list) and columns:
