@@ -791,7 +791,8 @@ def public_ranges(ranges: Any, names: Sequence[Any]) -> list[tuple[float, float]
     if bare and "*" not in ranges:
         raise InvalidInput(
             f"Expected a public range of every column, got none of {bare[0]!r} "
-            f"({len(bare)} of {len(names)} have none)."
+            f"({len(bare)} of {len(names)} have none). Text takes categories; leave out what is "
+            "not to be used."
         )
     return [tuple(ranges.get(name, ranges.get("*"))) for name in names]
 
@@ -821,7 +822,7 @@ def is_missing(cell: Any) -> bool:
 def _gap(name: Any, row: int) -> InvalidInput:
     return InvalidInput(
         f"Expected no missing value in column {name!r}, found one in row {row + 1}: give a public "
-        "value to fill in."
+        "value to fill in (fill)."
     )
 
 

@@ -49,7 +49,7 @@ def test_tables_and_data_sets_that_are_refused(tmp_path, monkeypatch, refused):
     base = "learn t.csv --target churn --agent-column hospital --total-epsilon 4 --seed 2"
     for wrong, words in (
         ("learn t.csv --total-epsilon 1 --out r", "--target"),
-        ("learn absent.csv --total-epsilon 1", "got 'absent.csv'"),
+        ("learn absent.csv --total-epsilon 1", "got 'absent.csv': there is no such file"),
         ("learn t.csv --target churn --out r", "one of --total-epsilon"),
         ("learn mnist --total-epsilon 1", "--data"),
         (f"{base} --out r", "none of 'age', 'fee' (2 of 2 have none)"),

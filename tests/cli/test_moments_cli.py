@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tacit.cli.main import main
 from tacit.learn import PrivateCounts, PrivateMoments
 
 RULES = ["--range", "age=18:90", "--range", "cost=0:1200", "--categories", "sex=f,m"]
@@ -42,6 +43,14 @@ def test_a_table_is_released_and_asked(tables, command):
     assert "50 % interval" in said and fit.summary(0.5) in said
     said = command("regress", "moments", *options, "--level", "0.5", "--json")
     assert json.loads(said)["coefficients"][1] == fit.rows(0.5)[1].to_dict()
+
+
+def test_ranges_that_do_not_fit_are_told_to_the_owner_only(tables, capsys):
+    """On standard error: what is printed beside it is covered."""
+    narrow = ["--range", "age=18:90", "--range", "cost=0:1", "--categories", "sex=f,m"]
+    assert main(["moments", *tables, *narrow, "--total-epsilon", "1"]) == 0
+    said = capsys.readouterr()
+    assert "keep secret): values clipped to their range: cost 800." in said.err and "changed" not in said.out
 
 
 def test_a_release_in_json_and_counts(tables, command):

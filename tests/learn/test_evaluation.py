@@ -106,6 +106,7 @@ def test_the_command_releases_it_of_the_records_kept_for_the_test(tmp_path, monk
     assert again.error()[0] == released["error"]
     assert main([*words, "--test-epsilon", "2", "--out", "b"]) == 0
     shown = capsys.readouterr().out
+    assert "yes, where 40 to 50 % was predicted" in shown
     assert again.summary() in shown and f"{100 * again.error()[0]:.1f} %" in again.summary()
     assert main([*words, "--test-epsilon", "2", "--test-share", "0", "--out", "c"]) == 2
     dealt = [w for w in words if w not in ("--agent-column", "who")] + ["--drop", "who"]

@@ -18,6 +18,7 @@ from tacit.learn import (
     PrivateLogisticRegression,
     PrivateMoments,
     PrivateRidge,
+    PublicRange,
 )
 from tacit.learn.error_bars import CLEAR, edge, estimate, spread
 from tacit.learn.released_table import MOST_COLUMNS, Layout, expected
@@ -342,6 +343,9 @@ def test_estimators_that_have_no_intervals_say_so():
         assert "PrivateMoments" in model.fit(X, t, agents).summary()
         assert np.isnan(getattr(model, "coef_interval_", np.nan)).all()
     assert len(three.summary().splitlines()[0].split()) == 3
+    before = PublicRange({"*": (0, 10)}).fit(X)
+    three.fit(before.transform(X), np.digitize(y, [4, 6]), agents)
+    assert "per half range" in three.summary(before) and "per half" not in three.summary()
     few = PrivateRidge(0.1, **ranges).fit(X, y, agents)
     assert np.isnan(few.coef_interval_).all() and "records" in few.summary()
     bare = PrivateRidge(50.0, fit_intercept=False, **ranges)

@@ -82,6 +82,7 @@ def test_where_a_study_is(kit, monkeypatch):
     monkeypatch.setattr(Scripted, "close", lambda self: closed.append(self), raising=False)
     server = Scripted(kit, [["south"]], [])
     monkeypatch.setattr(servers, "EngineServer", lambda kit: server)
+    assert servers.state_of(kit)["stage"] == "waiting for parties"
     kit.run.mkdir()
     about = {"stage": "waiting", "round": 2, "rounds": 6, "waiting": ["north"], "why": {}}
     (kit.run / "status.json").write_text(json.dumps(about))

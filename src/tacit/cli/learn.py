@@ -420,7 +420,7 @@ def _tables(options: argparse.Namespace, paths: list[str]) -> Data:
         if not Path(path).is_file():
             kinds = "a CSV or Parquet file"
             kinds = kinds if options.more else f"{', '.join(NAMED)}, or {kinds}"
-            raise InvalidInput(f"Expected {kinds}, got {path!r}, where there is none.")
+            raise InvalidInput(f"Expected {kinds}, got {path!r}: there is no such file.")
     rules = rules_of(options)
     if rules.target is None:
         raise InvalidInput("Expected --target, the column with the labels of the table.")

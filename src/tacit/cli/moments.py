@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tacit.cli.console import tell
-from tacit.cli.learn import add_rule_options, rules_of
+from tacit.cli.learn import add_rule_options, changes_in_words, rules_of
 from tacit.cli.options import Add, add_release_options, caution, refuse, run_arguments
 from tacit.errors import InvalidInput
 
@@ -109,6 +110,7 @@ def _how(options: argparse.Namespace, rules: Any) -> dict[str, Any]:
 
 
 def _released(options: argparse.Namespace, model: Any, rules: Any) -> int:
+    from tacit.learn import PublicColumns
     from tacit.report.released import what_privacy_costs
 
     if not options.tables:
@@ -133,6 +135,10 @@ def _released(options: argparse.Namespace, model: Any, rules: Any) -> int:
         rows = [{"mean": a.to_dict(), "deviation": b.to_dict()} for a, b in rows]
     stated = {k: privacy[k] for k in ("epsilon", "delta", "certified", "statement")}
     document = {"records": model.records_, "agents": list(model.agents_), "rows": rows}
+    mapping = PublicColumns(rules.ranges, rules.categories, rules.fill).fit(records.columns)
+    if found := {kind: by for kind, by in mapping.changes(records.columns).items() if by}:
+        words = "; ".join(changes_in_words(found))
+        print(f"tacit: what was changed (not covered: keep secret): {words}.", file=sys.stderr)
     said = model.summary(), what_privacy_costs(model), str(model.privacy_), f"files: {folder}"
     return tell(options.json, {**document, **stated, "folder": str(folder)}, *said)
 

@@ -68,6 +68,9 @@ NO_INTERVALS = (
     "amounts that no release bounds. tacit.learn.PrivateMoments gives intervals."
 )
 PER_UNIT = "Per unit of the data, for rows that are no longer than the norm."
+CENTRED = (
+    "Coefficients are per half range of a column (of a category: from 0 to 1), of centred rows."
+)
 UNSAID = "Do not publish what is below: its privacy statement cannot be shown."
 RELEASED = "noise", "ledgers", "aggregation", "colluding"  # how a mean is, as the run after it
 READ = "ranges_", "target_range_", "mean_", "length_"  # what is released before a run
@@ -229,7 +232,8 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             table = np.hstack([table, table * np.append(slopes, np.nan)[:, None]])
         cells = [["" if math.isnan(x) else f"{x:.4g}" for x in row] for row in table]
         rows = [[name, *row] for name, row in zip(names, cells, strict=True)]
-        said = [NO_INTERVALS, PER_UNIT][: 1 + (len(head) > self._outputs)]
+        said = [NO_INTERVALS, *([PER_UNIT] if len(head) > self._outputs else [])]
+        said += [CENTRED] if self.mean_ is not None and (slopes != 1).any() else []
         said += [self.result_.plan] if hasattr(self, "result_") else []
         return "\n".join([*aligned([["", *head], *rows]), *said])
 

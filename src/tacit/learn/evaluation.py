@@ -189,7 +189,9 @@ class PrivateEvaluation(PrivateCounts):
         for name, share, many in self.calibration or ():
             if many:
                 of = self._known["class"][1]
-                rows.append((f"{of} at {name}", f"{100 * share:.0f} % of {many:,.0f}", ""))
+                rows.append(
+                    (f"{of}, where {name} was predicted", f"{100 * share:.0f} % of {many:,.0f}", "")
+                )
         return rows
 
     def figures(self) -> dict[str, Any]:

@@ -177,6 +177,7 @@ def _title(contents: Contents) -> str:
     if contents.model is not None:
         target = options.get("target")
         data = html.plain(target) if isinstance(target, str) else contents.stem("data_set")
+        data = "" if options.get("more") and not target else data  # one file of several
         return f"A model of {data} from {many}" if data else f"A model from {many}"
     job = contents.stem("job")
     return f"{job}: {many}" if job else f"A solution of {many}"

@@ -360,10 +360,11 @@ def state_of(kit: Kit) -> dict[str, Any]:
         with suppress(EngineFailure), closing(server):
             there = server.parties()
     finished = (kit.run / "result.json").exists()
+    first = "waiting for parties" if server.alive() else "not begun"
     running = server.alive() and status.get("stage") not in (None, "finished", "paused")
     return {
         "study": kit.study,
-        "stage": "finished" if finished else status.get("stage", "not begun"),
+        "stage": "finished" if finished else status.get("stage", first),
         "running": running and not finished,
         "server": f"{kit.server}{'' if server.alive() else _down(finished)}",
         "there": there,
