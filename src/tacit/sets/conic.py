@@ -57,9 +57,8 @@ class Conic(FeasibleSet):
     out, and is done again with them if its answer breaks one.
 
     Rows are scaled to length 1. With numbers of about 1 the violation of a projection is then about
-    1e-9. Its error is below 1e-10 up to 150 rows and columns, where Newton steps sharpen the answer
-    (``polish``); beyond, the solver alone leaves 1e-7 on polyhedra and 1e-6 (worst seen 5e-5) on
-    second-order cones. With ``image`` its answer is taken as it is: 1e-5 to 1e-4 on power grids.
+    1e-9. Its error is below 1e-10 up to 150 rows and columns (``polish``); beyond, 1e-7 on
+    polyhedra and 1e-6 (worst seen 5e-5) on cones; with ``image`` 1e-5 to 1e-4 on power grids.
 
     ``radius(inf)`` is exact, ``radius(2)`` and ``diameter`` are exact on simple sets and proven
     bounds on others: see ``radii.py``. They take two solves for each variable, on first use.
@@ -356,11 +355,8 @@ class ConeSet(Conic):
         less = _rows("matrix", matrix, "offset", offset, n)
         equal = _rows("equality_matrix", equality_matrix, "equality_offset", equality_offset, n)
         low, high = bounds(lower, upper, n)
-        self._as_given = less, equal, low, high, [_cone_data(cone, n) for cone in cones]
-        super().__init__(*self._standard_form(n))
-
-    def _standard_form(self, n: int) -> tuple[Any, Vector, list[tuple[str, int]]]:
-        less, equal, low, high, cones = self._as_given
+        data = [_cone_data(cone, n) for cone in cones]
+        self._as_given = less, equal, low, high, data
         unit = sp.identity(n, format="csr")
         fixed = low == high
         below, above = np.isfinite(low) & ~fixed, np.isfinite(high) & ~fixed
@@ -371,14 +367,14 @@ class ConeSet(Conic):
             ("nonneg", unit[above], high[above]),
             ("nonneg", -unit[below], -low[below]),
         ]
-        for F, g, h, limit in cones:
+        for F, g, h, limit in data:
             parts.append(("soc", sp.vstack([-h[None, :], -F]), np.append(limit, g)))
         parts = [part for part in parts if part[2].size]
         if not parts:
             raise InvalidSet("Expected a constraint: the set is unbounded.")
-        matrix = sp.vstack([rows for _, rows, _ in parts])
-        offset = np.concatenate([values for *_, values in parts])
-        return matrix, offset, [(kind, values.size) for kind, _, values in parts]
+        rows = sp.vstack([rows for _, rows, _ in parts])
+        values = np.concatenate([values for *_, values in parts])
+        super().__init__(rows, values, [(kind, values.size) for kind, _, values in parts])
 
     def violation(self, point: ArrayLike) -> float:
         """Largest amount by which a constraint, as it was given, is broken."""
@@ -408,13 +404,11 @@ class Polyhedron(ConeSet):
 
 def _variables(matrices: Sequence[Any], vectors: Sequence[Any]) -> int:
     """The number of variables that the constraints speak about."""
-    for matrix in matrices:
-        if matrix is not None and len(np.shape(matrix)) == 2:
-            return int(np.shape(matrix)[1])
-    for vector in vectors:
-        if np.ndim(vector) == 1:
-            return int(np.size(vector))
-    raise InvalidInput("Expected a matrix or a vector of bounds, got none.")
+    sizes = [np.shape(matrix)[1] for matrix in matrices if len(np.shape(matrix)) == 2]
+    sizes += [np.size(vector) for vector in vectors if np.ndim(vector) == 1]
+    if not sizes:
+        raise InvalidInput("Expected a matrix or a vector of bounds, got none.")
+    return int(sizes[0])
 
 
 def _rows(name: str, matrix: Any, offset_name: str, offset: Any, n: int) -> tuple[Any, Vector]:
