@@ -235,6 +235,14 @@ def test_a_secure_sum_and_what_was_released_after_it(once):
     assert page.odds.note.startswith("“It” is that a given record (one row of the table")
 
 
+def test_an_evaluation_beside_a_run_is_named():
+    files = ("evaluation.json", "model.json")
+    sections = told(dataclasses.replace(SUBJECT, files=files))[1]
+    shared = sections["What was shared, and with whom"]
+    assert "one histogram of other records" in shared
+    assert sections["May be published"].startswith("evaluation.json, model.json")
+
+
 def test_columns_of_a_study_are_those_of_its_file_of_rules(tmp_path):
     (tmp_path / "rules.toml").write_text(
         "target = 'cost'\nranges = { age = [18, 90] }\ncategories = { sex = ['f', 'm'] }\n"

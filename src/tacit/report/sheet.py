@@ -361,6 +361,8 @@ def _shared(subject: Subject) -> Iterator[str]:
     for when, what in (("Before", p.before), ("After", p.after)):
         if what:
             yield f"{when} that, in the same budget: {plain(what, 200)}."
+    if "evaluation.json" in subject.files and not p.after:
+        yield "Also one histogram of other records, held out for a test: evaluation.json has its ε."
     if p.seeded:
         yield "The noise follows from a seed: whoever has it can subtract the noise."
     elif not p.secure and sound:
