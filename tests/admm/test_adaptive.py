@@ -242,6 +242,7 @@ def test_what_is_left_is_bounded_and_said(tmp_path):
         assert found.gap.finished is finished
         assert found.gap.bound > late - best
         assert ("Not finished" in repr(found)) is not finished
+        assert "if no gradient was clipped" in str(found.gap)
     alone = tacit.solve(problem, settings, seed=1, batch=False)
     assert alone.gap.bound == pytest.approx(found.gap.bound, rel=1e-9)
     assert tacit.Result.load(found.save(tmp_path / "out")).gap == found.gap

@@ -198,6 +198,6 @@ def test_a_solution_has_the_names_of_its_coordinates(tmp_path, capsys):
     assert tacit.Problem(pair).labels == ("flow (MW)", "x")
     assert pair[0].with_objective(f, "b").labels == ("flow (MW)", "x")
     assert tacit.Problem(pair[1:]).labels == ()
-    for labels in (("x",), ("a", "b\n")):
-        with pytest.raises(tacit.InvalidInput, match="Expected a label"):
+    for labels, words in ((("x",), "each of 2 coordinates of an agent"), (("a", "b\n"), "a label")):
+        with pytest.raises(tacit.InvalidInput, match=words):
             tacit.LocalProblem(f, box, labels=labels)

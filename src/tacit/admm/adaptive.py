@@ -216,11 +216,14 @@ class Gap(NamedTuple):
 
     def __str__(self) -> str:
         if self.finished:
-            return f"What is left, about {self.bound:.2g} or less, is what the noise explains."
+            return (
+                f"What is left, about {self.bound:.2g} or less if no gradient was clipped, is what "
+                "the noise explains."
+            )
         return (
-            f"Not finished: up to {self.bound:.2g} may be left; the noise explains "
-            f"{self.noise:.2g} of it. More rounds, another reach, or units in which the "
-            "coordinates are alike would help."
+            f"Not finished: up to {self.bound:.2g} may be left, if no gradient was clipped; "
+            f"the noise explains {self.noise:.2g} of it. More rounds, another reach, or units "
+            "in which the coordinates are alike would help."
         )
 
 

@@ -55,29 +55,29 @@ class LocalProblem:
             raise InvalidInput(
                 f"Expected a feasible set second, got {type(self.feasible_set).__name__}."
             )
+        who = f"agent {self.name!r}" if self.name else "an agent"
         n = self.objective.dimension
         if self.feasible_set.dimension != n:
             raise InvalidInput(
-                f"Expected a feasible set of dimension {n}, as the objective of agent "
-                f"{self.name!r} has, got dimension {self.feasible_set.dimension}."
+                f"Expected a feasible set of dimension {n}, as the objective of "
+                f"{who} has, got dimension {self.feasible_set.dimension}."
             )
         if self.labels and len(self.labels) != n:
             raise InvalidInput(
-                f"Expected a label for each of {n} coordinates of agent {self.name!r}, got "
-                f"{len(self.labels)}."
+                f"Expected a label for each of {n} coordinates of {who}, got {len(self.labels)}."
             )
         object.__setattr__(self, "labels", tuple(printable("a label", x) for x in self.labels))
         if self.objective.slack_size not in (0, self.feasible_set.slack_size):
             raise InvalidInput(
                 f"Expected a feasible set with {self.objective.slack_size} slacks, as the "
-                f"objective of agent {self.name!r} has, got {self.feasible_set.slack_size}."
+                f"objective of {who} has, got {self.feasible_set.slack_size}."
             )
         if self.objective.slack_size:
             probe = np.random.default_rng(0).normal(size=n)
             ours, theirs = self.objective.slack_of(probe), self.feasible_set.slack_of(probe)
             if not np.allclose(ours, theirs, rtol=1e-9, atol=1e-9):
                 raise InvalidInput(
-                    f"Expected the slack of the feasible set of agent {self.name!r} to be that of "
+                    f"Expected the slack of the feasible set of {who} to be that of "
                     "its objective, got another matrix."
                 )
         size = width = 0.0
@@ -87,12 +87,12 @@ class LocalProblem:
                 width = float(self.feasible_set.diameter)
         if not math.isfinite(width):
             raise InvalidSet(
-                f"Expected a bounded feasible set for agent {self.name!r}, got an unbounded "
+                f"Expected a bounded feasible set for {who}, got an unbounded "
                 f"{type(self.feasible_set).__name__}. Add bounds; nothing was solved."
             )
         if size > LENGTHS[1] or 0 < width < LENGTHS[0]:
             raise InvalidSet(
-                f"Expected a feasible set for agent {self.name!r} with numbers up to "
+                f"Expected a feasible set for {who} with numbers up to "
                 f"{LENGTHS[1]:g} and a diameter of 0 or at least {LENGTHS[0]:g}, got {size:g} "
                 f"and {width:g}. Nothing was solved."
             )
@@ -100,14 +100,14 @@ class LocalProblem:
         coupling = np.arange(n) if self.coupling is None else np.asarray(self.coupling)
         if coupling.shape != (n,) or not np.issubdtype(coupling.dtype, np.integer):
             raise InvalidInput(
-                f"Expected {n} whole numbers as coupling of agent {self.name!r}, got shape "
+                f"Expected {n} whole numbers as coupling of {who}, got shape "
                 f"{coupling.shape} of {coupling.dtype}."
             )
         held = coupling[coupling >= 0]
         alike = self.coupling is not None and len(np.unique(held)) != len(held)
         if (coupling < -1).any() or alike:
             raise InvalidInput(
-                f"Expected the coupling of agent {self.name!r} to name each global coordinate at "
+                f"Expected the coupling of {who} to name each global coordinate at "
                 "most once, and -1 for private coordinates."
             )
         object.__setattr__(self, "coupling", coupling.astype(np.int64))
