@@ -65,6 +65,8 @@ def test_of_numbers_how_many_are_near(records):
     model = PrivateHuberRegressor(None, target_range=(-5, 5)).fit(X, y)
     found = PrivateEvaluation(model=model, **BUDGET).fit(X, y)
     apart = np.abs(model.predict(X) - y) / 10
+    said = found.summary()
+    assert "within 50 % of the target's range" in said and "within 100 %" not in said
     for name, (share, *_) in found.within().items():
         limit = float(name.split()[1]) / 100
         assert share == pytest.approx((apart <= limit).mean(), abs=2e-3)

@@ -122,6 +122,12 @@ def test_where_a_party_is_after_the_end(kit, monkeypatch):
     found = servers.state_of(party)
     assert (found["stage"], found["run"], found["epsilon"]) == ("finished", "winter", "0.5")
     assert found["server"].endswith("as the study is finished")
+    kit.study_file.parent.mkdir()
+    kit.study_file.write_text("[evaluation]\nepsilon = 1.0\n")
+    found = servers.state_of(party)
+    assert found["stage"] == "before its evaluation" and found["server"].endswith("reached")
+    (kit.folder / "own" / "evaluation.json").write_text("{}")
+    assert servers.state_of(party)["stage"] == "finished"
 
 
 FINISHED = {"state": "finished"}

@@ -172,7 +172,8 @@ class PrivateEvaluation(PrivateCounts):
 
     def cells(self) -> list[tuple[str, ...]]:
         if self._kind == "distance":
-            shares = {f"{name} of the range": share for name, share in self.within().items()}
+            near = [*self.within().items()][:-1]  # all are within 100 %
+            shares = {f"{name} of the target's range": share for name, share in near}
         else:
             shares = {"error": self.error()}
         rows: list[tuple[str, ...]] = [

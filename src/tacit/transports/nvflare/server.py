@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tacit.errors import CorruptFile, EngineFailure, Refused
-from tacit.files import open_private, parse_json, read_json, read_text, reading
+from tacit.files import open_private, parse_json, read_json, read_text, read_toml, reading
 from tacit.privacy.accounting import rounded_up
 from tacit.transports.nvflare.kit import ADMIN, ORGANISATION, Kit
 
@@ -400,11 +400,13 @@ def _of_party(kit: Kit) -> dict[str, Any]:
         lines = [parse_json(line) for line in read_text(kit.log).splitlines()[-LAST:]]
         log = [f"{line.get('time')} {line.get('words')}" for line in lines]
     said = _read(kit.folder / "own" / "statement.json")
-    down = _down(True) if said else ", cannot be reached"
+    more = kit.study_file.is_file() and "evaluation" in read_toml(kit.study_file)
+    finished = bool(said) and (not more or (kit.folder / "own" / "evaluation.json").exists())
+    down = _down(True) if finished else ", cannot be reached"
     return {
         "study": kit.study,
         "party": kit.agent,
-        "stage": "finished" if said else None,
+        "stage": "finished" if finished else "before its evaluation" if said else None,
         "run": said.get("run"),
         "server": f"{kit.server}{'' if reachable(kit) else down}",
         "own part": str(kit.folder / "own") if (kit.folder / "own").is_dir() else None,
