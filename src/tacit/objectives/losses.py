@@ -1,7 +1,5 @@
 """The losses of linear models: of classes, then of regression.
 
-    f(z) = (1/N) Σ_i loss(x_i'z, y_i) + (ridge/2)‖z‖²
-
 Each class has its loss, the derivative in the score x'z, and a proven bound of that derivative,
 from which ``linear_model.py`` makes gradients and certified sensitivities.
 

@@ -77,10 +77,13 @@ class Mean(Rows):
 
     smoothness, strong_convexity = 1.0, 1.0
 
+    def longest(self, norm: int) -> float:
+        """The largest norm of what a record adds."""
+        return self.feature_bound(norm)
+
     def gradient_bound(self, feasible_set: FeasibleSet) -> float:
-        """BM/N + sup‖z‖₂ for M records."""
-        largest = self.feature_bound(2) * self.most_records / self.normaliser
-        return largest + feasible_set.radius(2)
+        """M/N times the longest, for M records, + sup‖z‖₂."""
+        return self.longest(2) * self.most_records / self.normaliser + feasible_set.radius(2)
 
 
 @pytree
@@ -114,7 +117,6 @@ class Moments(Mean):
         return RowProducts(self)
 
     def longest(self, norm: int) -> float:
-        """The largest norm of m(x)."""
         B, B1 = self.feature_bound(2), self.feature_bound(1)
         if choice("norm", norm, (1, 2)) == 2:
             return math.sqrt(2 * B**2 + B**4)
@@ -128,9 +130,6 @@ class Moments(Mean):
         tiny = float(np.finfo(np.float64).tiny) * (1 + self.feature_bound(2)) ** 2
         flushed = 8 * M * tiny * float(self.dimension ** (1 / norm))
         return change + 2 * gamma(depth + 6) * M * one + flushed
-
-    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
-        return self.longest(2) * self.most_records / self.normaliser + feasible_set.radius(2)
 
 
 @pytree
@@ -244,7 +243,7 @@ class SecondMoments(Statistics):
     """(S as a vector, κb): on and above the diagonal row by row, the entries above times √2.
 
     So the L2 norm of the first part is the Frobenius norm of S. κ = B/Y is public and gives a
-    record's two parts equal bounds; by experiment weights from κ/2 to 1.4κ were no better.
+    record's two parts equal bounds.
 
     Guarantee: write ‖x‖₂ ≤ B, ‖x‖₁ ≤ B₁ ≤ √d·B, |y| ≤ Y (rows and targets beyond are shortened at
     construction), and D = d(d+1)/2. One record adds (xx', κxy).

@@ -123,9 +123,7 @@ def public_model(
 def starting_penalties(case: PublicModel | PowerProblem) -> tuple[Vector, Vector]:
     """Penalties and their groups, by global coordinate, for exact local steps on released loads.
 
-    0.3 on flows and 30 on c and s, from trials on case118_ieee, case2869_pegase and case10000_goc:
-    flows answer to loads with a slope of about 1, c and s with one of about a hundredth. For the
-    generation cost 0.1 and 3, from trials on the cases of benchmarks/power_cost.py.
+    By trials: flows answer to loads with a slope of about 1, c and s with one of about a hundredth.
     """
     group = np.array([quantity in ("c", "s") for quantity, _ in case.shared], np.int64)
     flows, products = (0.1, 3.0) if case.objective == "cost" else (0.3, 30.0)
@@ -193,9 +191,6 @@ def partition(grid: Grid, zones: int | str | Path | Mapping[Any, Any] = 3) -> Zo
     A number asks METIS for that many balanced and connected zones with few lines between them;
     "area" takes the case's area column; a path to a CSV file with the columns ``bus`` and
     ``zone``, or a mapping from bus to zone, gives them explicitly.
-
-    The paper's three zones are not printed, there or in the case files; three zones of METIS stand
-    for them.
     """
     of_bus: Mapping[Any, Any]
     if isinstance(zones, Mapping):
