@@ -232,6 +232,9 @@ def test_a_secure_sum_and_what_was_released_after_it(once):
     assert ("A part of one sum" in shared) == once != ("A part of 24 sums of at most 5" in shared)
     assert "the sums alone, if at most 1 of the agents collude" in shared
     assert "in the clear" not in shared and "After that, in the same budget: one noisy" in shared
+    assert "masks" not in shared  # of one process
+    apart = dataclasses.replace(SUBJECT, statement=said, account=None, apart=True)
+    assert "under masks" in told(apart)[1]["What was shared, and with whom"]
     assert page.odds.note.startswith("“It” is that a given record (one row of the table")
 
 

@@ -341,10 +341,10 @@ def _shared(subject: Subject) -> Iterator[str]:
         )
     elif p.parties > 1:
         which = "one sum" if p.once else f"{p.updates} sums{sizes}"
+        masks = "Each part was sent under masks, random numbers that cancel in the sum. "
         yield (
             f"A part of {which}, over the statistics of all {p.parties} agents, with {noise} that "
-            "all add together. Each part was sent under masks, random numbers that cancel in the "
-            "sum. All else was computed from the sums."
+            f"all add together. {masks * subject.apart}All else was computed from the sums."
         )
     elif p.once:
         more = " and told nothing more of the data" if sound else ""
