@@ -186,20 +186,18 @@ class LinearModel(Rows):
             return jnp.float32
         return self.features.dtype if self.in_place else np.dtype(np.float64)
 
-    def scores(self, weights: Array) -> Array:
-        """weights @ features; exact where slopes jump and records shift."""
+    def scores(self, z: Array) -> Array:
+        """z @ features; exact where slopes jump and records shift."""
         if self.features.dtype == jnp.bfloat16:  # rounded to 16 bits: a GPU writes half
             sums = jnp.float32 if on_cpu() else jnp.bfloat16
-            scores = jnp.matmul(
-                weights.astype(jnp.bfloat16), self.features, preferred_element_type=sums
-            )
+            scores = jnp.matmul(z.astype(jnp.bfloat16), self.features, preferred_element_type=sums)
             return scores.astype(jnp.bfloat16).astype(jnp.float32)
         if self._exact:
-            weights = cut_point(weights)
-        weights, x = (a.astype(self.arithmetic) for a in (weights, self.features))
+            z = cut_point(z)
+        z, x = (a.astype(self.arithmetic) for a in (z, self.features))
         if self._by_records:
-            return _product(x.reshape(-1, x.shape[-1]), weights.T).T
-        return _product(weights, x)
+            return _product(x.reshape(-1, x.shape[-1]), z.T).T
+        return _product(z, x)
 
     def value(self, z: Array) -> Array:
         losses = jnp.where(self.present, self.losses(self.scores(z)), 0)

@@ -348,13 +348,14 @@ class ConeSet(Conic):
         offset: ArrayLike | None = None,
         equality_matrix: Any = None,
         equality_offset: ArrayLike | None = None,
-        lower: ArrayLike = -math.inf,
-        upper: ArrayLike = math.inf,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
     ) -> None:
         n = _variables([matrix, equality_matrix, *(cone.matrix for cone in cones)], [lower, upper])
         less = _rows("matrix", matrix, "offset", offset, n)
         equal = _rows("equality_matrix", equality_matrix, "equality_offset", equality_offset, n)
-        low, high = bounds(lower, upper, n)
+        ends = -math.inf if lower is None else lower, math.inf if upper is None else upper
+        low, high = bounds(*ends, n)
         data = [_cone_data(cone, n) for cone in cones]
         self._as_given = less, equal, low, high, data
         unit = sp.identity(n, format="csr")
@@ -396,8 +397,8 @@ class Polyhedron(ConeSet):
         offset: ArrayLike | None = None,
         equality_matrix: Any = None,
         equality_offset: ArrayLike | None = None,
-        lower: ArrayLike = -math.inf,
-        upper: ArrayLike = math.inf,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
     ) -> None:
         super().__init__((), matrix, offset, equality_matrix, equality_offset, lower, upper)
 
