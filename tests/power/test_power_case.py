@@ -204,6 +204,15 @@ def test_limits_that_a_pandapower_network_leaves_out():
     none = "lower p of 2 of 3 generators: 0, of external grids minus what its lines carry"
     assert none in grid.assumed and "min_p_mw" not in given.gen
     assert grid.generator["p_min"].tolist()[1:] == [0.0, 0.0]
+    given.gen["in_service"] = False
+    with pytest.raises(InvalidInput, match="optimal power flow can read"):  # with their costs
+        load_case(given)
+    given.poly_cost = given.poly_cost[given.poly_cost["et"] == "ext_grid"]
+    given.bus.loc[1, "in_service"] = False
+    given.line.loc[[2, 4], "in_service"] = False  # of bus 5, and of bus 2 behind it
+    grid = load_case(given)
+    assert grid.assumed[-1].endswith("as no external grid feeds them: buses 2, 5")
+    assert grid.generator["element"].tolist() == ["ext_grid 0"]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -137,6 +137,8 @@ def test_tables_add_up(case14):
     settings = scheduled(case14, tacit.Settings(30, 5))
     result = tacit.solve(case14, settings)
     tables = case14.tables(result.local)
+    with pytest.raises(InvalidInput, match=r"Expected Result\.local, got a value of type Result"):
+        case14.tables(result)
     bus, line, generator = tables["bus"], tables["line"], tables["generator"]
     assert (bus[["p_shed", "q_shed"]] ** 2).sum().sum() == pytest.approx(
         result.trace["objective"][-1]

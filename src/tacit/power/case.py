@@ -254,7 +254,7 @@ def _from_pandapower(net: Any, name: str = "") -> Grid:
     net, assumed = _limited(net)
     try:
         case = to_ppc(net, init="flat", mode="opf", take_slack_vm_limits=False)
-    except (AttributeError, KeyError, UserWarning, ValueError) as error:
+    except (AttributeError, IndexError, KeyError, UserWarning, ValueError) as error:
         raise InvalidInput(
             f"Expected a pandapower network that its optimal power flow can read: {error}."
         ) from None
@@ -273,12 +273,16 @@ def _from_pandapower(net: Any, name: str = "") -> Grid:
     rows = {
         int(row): f"{kind} {index}"
         for kind in ("ext_grid", "gen")
-        if len(net[kind])
-        for index, row in enumerate(net["_pd2ppc_lookups"][kind])
+        if (found := net["_pd2ppc_lookups"][kind]) is not None  # where one is in service
+        for index, row in enumerate(found)
         if row >= 0
     }
     elements = [rows.get(row, "none none") for row in range(len(case["gen"]))]
     assumed += _bounded(case, [element.startswith("ext_grid") for element in elements])
+    alone = [str(b) for b in sorted(net["_isolated_buses"]) if net["bus"].at[b, "in_service"]]
+    if alone:
+        buses = ", ".join(alone)
+        assumed.append(f"left out with their loads, as no external grid feeds them: buses {buses}")
     if not len(net["poly_cost"]) + len(net["pwl_cost"]):
         assumed.append("no costs of generation: each MWh costs 1")
     grid = _grid(name or str(getattr(net, "name", "") or "pandapower"), case)

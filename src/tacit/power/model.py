@@ -104,6 +104,10 @@ class PowerProblem:
         """
         import pandas as pd
 
+        if not isinstance(local, tuple | list):
+            raise InvalidInput(
+                f"Expected Result.local, got a value of type {type(local).__name__}."
+            )
         values: dict[str, dict[Any, list[float]]] = {}
         for net, z in zip(self.networks, local, strict=True):
             for (quantity, key), value in zip(net.names, np.asarray(z).tolist(), strict=True):

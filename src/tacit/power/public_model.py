@@ -159,7 +159,7 @@ def _bounds(grid: Grid, beta: Beta, nominal: Grid | None) -> tuple[Any, str]:
     if share is None:
         try:
             return positive("beta", float(beta)), ""
-        except ValueError:
+        except (TypeError, ValueError):
             raise InvalidInput(
                 f"Expected beta as a positive number in per unit, '1% of largest' or '1% of bus', "
                 f"got {beta!r}. Nothing was solved."
@@ -200,7 +200,9 @@ def partition(grid: Grid, zones: int | str | Path | Mapping[Any, Any] = 3) -> Zo
     elif isinstance(zones, str | Path):
         of_bus = grid.bus["area"].to_dict() if zones == "area" else _from_csv(Path(zones))
     else:
-        raise InvalidInput(f"Expected a number of zones, 'area', a CSV file or a mapping: {zones}.")
+        raise InvalidInput(
+            f"Expected a number of zones, 'area', a CSV file or a mapping, got {zones!r}."
+        )
     known = set(grid.bus.index)
     if missing := sorted(known - of_bus.keys()):
         raise InvalidInput(
