@@ -210,7 +210,7 @@ def test_beta_per_bus_and_bad_betas():
     last = next(a for a, net in zip(case.agents, case.networks, strict=True) if 9 in net.buses)
     Δ = last.objective.sensitivity(2, last.feasible_set)
     assert pytest.approx(2 * 0.009 * 2**0.5, rel=1e-4) == Δ  # it has room for rounding
-    for beta in (0.0, -1.0, float("nan"), "much", "1% of everything", {1: 0.1}):
+    for beta in (0.0, -1.0, float("nan"), "much", "1% of everything", {1: 0.1}, [0.1]):
         with pytest.raises(InvalidInput):
             build("case9", beta=beta)
     with pytest.raises(InvalidInput, match="buses of case9 in the nominal case case14"):
