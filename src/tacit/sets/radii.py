@@ -163,7 +163,8 @@ class Sizes:
         rows = Rows(self.rows.matrix, self.rows.offset / scale, self.rows.cones)
         square = sp.identity(len(low), format="csr")
         # rows, and what they say of x, τ and d
-        blocks = [[rows.matrix, _none(rows, len(low)), _none(rows, size)]]
+        nothing = sp.csr_matrix((len(rows.offset), len(low) + size))
+        blocks = [[rows.matrix, nothing[:, : len(low)], nothing[:, len(low) :]]]
         offsets = [rows.offset]
 
         def add(on_x: Any, on_squares: Any, on_distances: Any, offset: Vector) -> None:
@@ -204,10 +205,6 @@ class Sizes:
             return math.inf
         value = found[0] + float(found[1] @ most) * (1 + len(q) * UNIT)
         return scale * math.sqrt(max(value, 0.0)) * (1 + ACCURACY)
-
-
-def _none(rows: Rows, columns: int) -> Any:
-    return sp.csr_matrix((len(rows.offset), columns))
 
 
 # --- squares -----------------------------------------------------------------------------------
