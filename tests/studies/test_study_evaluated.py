@@ -14,8 +14,9 @@ import tacit
 from tacit.cli.main import main
 from tacit.errors import InvalidInput
 from tacit.learn import PrivateEvaluation, load_model
+from tacit.privacy import Gaussian
 from tacit.protocol.coordinator import Paused
-from tacit.protocol.messages import Agreed, Finish, Propose, Refusal, request_from
+from tacit.protocol.messages import Agreed, Broadcast, Finish, Propose, Refusal, request_from
 from tacit.report.subject import Subject
 from tacit.studies.conduct import conduct
 from tacit.studies.party import party as join
@@ -208,6 +209,101 @@ def test_of_one_run_a_party_evaluates_one_model_in_its_set(tmp_path):
         else:
             assert "in the feasible set" not in done.words
     assert tacit.Ledger(tmp_path / "north.db").spent.epsilon == spent
+
+
+def by(*orders):
+    """What a coordinator makes of the requests of an honest run (``fit``, then ``tested``)."""
+    return pytest.param(orders, id=" ".join(orders))
+
+
+@pytest.mark.parametrize(
+    "orders",
+    [
+        # no rounds, an evaluation for all of the limit; then the rounds after all
+        by("propose", "finish", "test", "propose", "rounds", "finish"),
+        # after "finish", which has noted that nothing was charged
+        by("propose", "finish", "rounds", "test"),
+        by("propose", "finish", "propose", "rounds", "test"),
+        # one evaluation as rounds, and one as a release, under one name
+        by("propose", "rounds", "finish", "test rounds", "propose", "finish", "test honest"),
+        by("propose", "rounds", "finish", "test honest", "test rounds"),
+        # rounds that fail are paid again, with what another proposal's run may cost
+        by("propose", "finish", "test", "propose", "outside"),
+        by("propose", "finish", "test", "restart", "propose", "outside"),
+    ],
+)
+def test_a_study_in_another_order_costs_no_more_than_a_party_allows(tmp_path, orders):
+    """Limits are of all runs of a study together, however a coordinator orders them."""
+    study, _ = write(tmp_path, CLASSES)
+    said = []
+
+    def heard(name, request):
+        said.extend([request_from(request)] * (name == "north"))
+        return request
+
+    run(study, tmp_path, heard)
+    shutil.rmtree(tmp_path / "own-north")
+    (tmp_path / "north.db").unlink()
+    ledger = tacit.Ledger.create(tmp_path / "north.db", 200.0, 1e-5)
+    stop = next(i for i, one in enumerate(said) if isinstance(one, Finish))
+    fit, tested = said[: stop + 1], said[stop + 1 :]
+    proposal, release = (next(o for o in part if isinstance(o, Propose)) for part in (fit, tested))
+    rounds = [one for one in fit if isinstance(one, Broadcast)]
+    size, most, few = 20, Gaussian.analytic(39.9, 1e-5), Gaussian.analytic(9.0, 1e-5)
+    once = [replace(release, release=most), *tested[tested.index(release) + 1 :]]
+    settings = replace(proposal.settings, rounds=1, mechanism=few)
+    about = {"study": release.study, "run": release.run, "size": size, "settings": settings}
+    in_rounds = replace(proposal, **about)
+    outside = replace(rounds[0], consensus=np.full_like(rounds[0].consensus, 1e9))
+    asked = {
+        "propose": [proposal],
+        "rounds": rounds,
+        "finish": [fit[-1]],
+        "test": once,
+        "test honest": tested,
+        "test rounds": [in_rounds, Broadcast(release.run, 1, np.zeros(size))],
+        "outside": [outside] * 40,
+    }
+    north, refused = party(study, tmp_path, "north"), 0
+    for order in orders:
+        if order == "restart":
+            north = party(study, tmp_path, "north")
+        for request in asked.get(order, ()):
+            if isinstance(request, Finish) and request.run == proposal.run:
+                request = replace(request, round=len(ledger.charged(proposal.run)))
+            if isinstance(request, Broadcast) and hasattr(
+                getattr(north.run, "rounds", None), "last_digest"
+            ):
+                request = replace(request, last={"north": north.run.rounds.last_digest})
+            answer = north.handle(request)
+            refused += isinstance(answer, Refusal)
+    assert refused
+    assert ledger.spent.epsilon <= 40.0
+
+
+def test_a_party_states_what_first_steps_have_cost_it(tmp_path):
+    """The coordinator asks for the first with half the noise that the study plans."""
+    write(tmp_path, CLASSES, 38.0, 8.0, learn='centring_share = "auto"')
+    text = (tmp_path / "columns.toml").read_text().replace("[18, 90]", '["auto", -500, 500]')
+    (tmp_path / "columns.toml").write_text(text)
+    for name in SIZES:
+        write_party(tmp_path, name, rehearsal=False, epsilon=70.0)
+    ledger, stated = tacit.Ledger(tmp_path / "north.db"), []
+    path = tmp_path / "own-north" / "statement.json"
+
+    def less(name, request):
+        asked = request_from(request)
+        if name == "north" and path.exists():
+            stated.append(json.loads(path.read_text())["epsilon"])
+        if isinstance(asked, Propose) and "first-1" in asked.run:
+            half = Gaussian(asked.release.noise_multiplier / 2)
+            return replace(asked, release=half).to_bytes()
+        return request
+
+    run(Study.load(tmp_path), tmp_path, less)
+    last = json.loads(path.read_text())["epsilon"]
+    assert last == pytest.approx(ledger.spent.epsilon) and last > 39.0
+    assert stated == sorted(stated) and len({*stated}) == 5 and stated[0] > 9.0  # all till then
 
 
 def test_a_party_that_would_not_pay_for_the_evaluation_does_not_begin(tmp_path):

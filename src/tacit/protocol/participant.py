@@ -208,10 +208,10 @@ class Participant:
 
     def _agree(self, proposal: Propose) -> Agreed:
         """It begins again however often it is asked: ledgers know what was agreed to."""
+        self.run = None  # what ``rules`` say now is of the new run alone
         own = proposal.own if self.rules is None else self.rules.agree(proposal)
         if own is None or not (self.owner or proposal.own is None):
             raise Disagrees("invalid", "Expected an owner's proposal from the owner alone.")
-        self.run = None
         if self.rules is not None:
             self.problem = self.rules.invited(proposal.study)
         key = None if own.root is None else agent_key(jax_key(own.root), proposal.run, self.index)

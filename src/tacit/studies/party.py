@@ -52,7 +52,7 @@ def party(study: Study, file: PartyFile, folder: Path | None = None) -> Particip
     """
     problem = study.problem_of(file.agent, file)
     ledger = LimitedLedger(file, study.rehearsal is not None)
-    rules = PartyRules(Step(study, problem, Spend()), file, ledger, folder)
+    rules = PartyRules(Step(study, problem), file, ledger, folder)
     place = study.agents.index(file.agent)
     if study.roster is not None:  # before anything is agreed to
         identity_of(study, file)
@@ -61,11 +61,10 @@ def party(study: Study, file: PartyFile, folder: Path | None = None) -> Particip
 
 @dataclass(frozen=True)
 class Step:
-    """One run of a study, with what those before it have ``spent``, the last of them ``after``."""
+    """One run of a study, and those before it, the last of them ``after``."""
 
     study: Study
     problem: LocalProblem
-    spent: Spend
     before: Cost | None = None
     after: str = ""
     paid: tuple[str, ...] = ()  # as the ledger calls them
@@ -93,7 +92,7 @@ class PartyRules:
 
     def agree(self, proposal: Propose) -> Own:
         step = self._step(proposal.study)
-        self.ledger.others = step.spent.and_then(step.study.kind.then)
+        self.ledger.others = self._paid(step.paid).and_then(step.study.kind.then)
         if RELEASES.match(printable("a run's name", proposal.run, LONGEST_NAME)):
             # names are kept in the ledger for good, where those of releases are others (``Terms``)
             raise InvalidInput("Expected a run's name, got that of a release. Nothing was charged.")
@@ -107,6 +106,13 @@ class PartyRules:
         if most is not None and settings.rounds > most:
             words = f"Expected at most {most} rounds, as [limits] says, got {settings.rounds}."
             raise Disagrees("rounds", words)
+        kept, once = self._kept, mechanism is not None and proposal.summed is None
+        if self.ledger.terms(proposal.run) is not None if once else proposal.run in kept:
+            # else it would be charged twice, and compared with the limits as two
+            raise Refused(
+                "Expected a run as it began, in rounds or by one release. Nothing was charged."
+            )
+        self.ledger.followed = f"after {proposal.run}" in kept
         many = len(self.study.agents)
         if step.after:
             self._keep(f"after {step.after}", [proposal.study, proposal.run])
@@ -142,8 +148,7 @@ class PartyRules:
         """Refuse, for a run that is kept, another answer than before."""
         if self.folder is None:
             return
-        path = self.folder / RELEASED
-        before = read_json(path) if path.exists() else {}
+        before = self._kept
         if before.get(key, now) != now:
             raise Refused(
                 f"Expected the data, the ledger and the solution that run {key!r} began with, got "
@@ -151,7 +156,12 @@ class PartyRules:
                 "is charged anew. Nothing was charged."
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps({**before, key: now}).encode())
+        write_atomically(self.folder / RELEASED, json.dumps({**before, key: now}).encode())
+
+    @property
+    def _kept(self) -> dict[str, Any]:
+        path = None if self.folder is None else self.folder / RELEASED
+        return {} if path is None or not path.exists() else read_json(path)
 
     def finish(self, participant: Participant, run: Run, outcome: Finish) -> None:
         agent, problem = run.rounds, participant.problem
@@ -166,7 +176,7 @@ class PartyRules:
         name = run.name if run.reader is None else run.reader.named(problem)
         runs = (*step.paid, name)
         noise, stage = run.reader or run.settings, study.kind.STAGE
-        cost = study.kind.total(Cost(said, noise.mechanism), step.before)
+        cost = self._at_least(study.kind.total(Cost(said, noise.mechanism), step.before), runs)
         total = Cost(cost, noise.mechanism)
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -181,14 +191,25 @@ class PartyRules:
         del self.steps[self.steps.index(step) + 1 :]
         if (then := study.after(outcome.solution)) is not None:
             part = then.problem_of(self.file.agent, self.file)
-            self.steps.append(Step(then, part, self._paid(name, step.spent), total, run.name, runs))
+            self.steps.append(Step(then, part, total, run.name, runs))
 
-    def _paid(self, name: str, before: Spend) -> Spend:
-        """With what the ledger has charged for this run."""
-        terms = self.ledger.terms(name)
-        assert terms is not None
-        rounds = [last - first + 1 for first, last in self.ledger.charged(name)]
-        return before.plus(terms, sum(rounds) * terms.local_updates)
+    def _paid(self, runs: tuple[str, ...]) -> Spend:
+        """What the ledger has charged for these."""
+        found = Spend()
+        for name in runs:
+            terms = self.ledger.terms(name)
+            assert terms is not None
+            rounds = [last - first + 1 for first, last in self.ledger.charged(name)]
+            found = found.plus(terms, sum(rounds) * terms.local_updates)
+        return found
+
+    def _at_least(self, cost: PrivacyStatement, runs: tuple[str, ...]) -> PrivacyStatement:
+        """No less than was charged: whoever coordinates may have asked for another noise in the
+        runs before than the study plans."""
+        paid = self._paid(runs)
+        ε, alone = (spend.epsilon(cost.delta) for spend in (paid, paid.alone))
+        alone = max(cost.alone, alone) if cost.parties > 1 else cost.alone
+        return replace(cost, epsilon=max(cost.epsilon, ε), alone=alone)
 
     def statement(self, participant: Participant, run: Run, study: Study) -> PrivacyStatement:
         """What this party's own messages cost, by its own numbers."""
@@ -218,10 +239,11 @@ class LimitedLedger(Ledger):
 
     Guarantee: no run begins whose total cost, with that of the ``others`` of its study, exceeds
     ``limits``, or whose noise is not secure (but in a rehearsal that the party allows). Nor does
-    one come to cost more: a round that fails is paid again, within the same limits. All runs
-    together stay within the ledger's own budget, and within ``total_epsilon_alone`` whatever others
-    do. What a run hides is that of the party's problem, which ``Study.problem_of`` compares with
-    ``hides``.
+    one come to cost more: a round that fails is paid again, within the same limits, and nothing
+    once another run of its study has ``followed``, as that one counted what was charged till then.
+    All runs together stay within the ledger's own budget, and within ``total_epsilon_alone``
+    whatever others do. What a run hides is that of the party's problem, which ``Study.problem_of``
+    compares with ``hides``.
     """
 
     STATE = (*Ledger.STATE, "_paid")
@@ -229,7 +251,7 @@ class LimitedLedger(Ledger):
     def __init__(self, party: PartyFile, seeded: bool = False) -> None:
         self.limits, self._noise = party.limits, "seeded" if seeded else "secure"
         self._paid: dict[str, int] = {}  # rounds of each run
-        self.others = Spend()
+        self.others, self.followed = Spend(), False
         if seeded and not party.rehearsal:
             raise InvalidInput(
                 f"Expected rehearsal = true in {party.path} for seeded noise. Nothing was sent."
@@ -253,6 +275,11 @@ class LimitedLedger(Ledger):
 
     def _refuse_beyond_budget(self, run: str, terms: Terms, rounds: int) -> None:
         """In the transaction of every charge: what others paid meanwhile is counted."""
+        if self.followed:
+            raise Refused(
+                f"Expected no more of run {run!r}, which another one of its study has followed. "
+                "Nothing was charged."
+            )
         after = self._paid.get(run, 0) + rounds
         if after > terms.rounds:
             self._compare_run(run, terms, after)
