@@ -169,7 +169,7 @@ def _why(error: Exception) -> str:
 
 @contextmanager
 def opened(path: str | Path, most: int | None = None) -> Iterator[BinaryIO]:
-    """A file, not a folder, pipe or device, of at most so many bytes."""
+    """A file, not a folder, pipe or device, of at most this many bytes."""
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):

@@ -87,7 +87,7 @@ class Note:
 
     @classmethod
     def read(cls, folder: Path) -> Note | None:
-        """The note in a folder; None if there is none."""
+        """The note in a folder, or None."""
         if not (folder / NOTE).is_file():
             return None
         with reading(folder / NOTE, "the options of a run", NOT_STARTED):

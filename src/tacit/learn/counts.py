@@ -91,7 +91,7 @@ class PrivateCounts(TableRelease):
         return {str(rule.name): rule.known for rule in rules}
 
     def half_width(self, cells: int = 1, level: float = 0.95) -> float:
-        """Of the interval of a sum of so many cells.
+        """Half the width of the interval of a sum of cells.
 
         A sum of k Laplace variables of scale b is b√(2G)Z, G gamma of shape k, Z normal.
         """

@@ -355,7 +355,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     # --- what is released first -------------------------------------------------------------------
 
     def _noises(self, agents: float) -> float:
-        """How many agents' noise what all release adds up to: of so many, or of a secure sum."""
+        """The noise of what all release, in units of one agent's: ``agents``, or a secure sum's."""
         if self.aggregation is None:
             return agents
         return noises_of(self.n_agents_, self.aggregation, self.colluding)

@@ -101,7 +101,7 @@ class PrivateEvaluation(PrivateCounts):
         return self._release(layout_of(self.categories), self._part, rows, agents, None)
 
     def _asked(self, layout: Layout) -> str:
-        """Also of which model: that two of them agree on all records is not to be seen."""
+        """The model too: nobody may see that two models agree on all records."""
         return super()._asked(layout) + digest_of(self.model)
 
     @property

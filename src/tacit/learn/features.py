@@ -279,7 +279,7 @@ def image_shape(shape: Sequence[int] | None, columns: int) -> tuple[int, int]:
 
 
 def part_of(most: int, numbers: int) -> int:
-    """How many records of so many numbers are computed at a time: a power of two, 16 or more."""
+    """How many records of this length are computed at a time: a power of two, 16 or more."""
     return max(FEWEST, 1 << (most // numbers).bit_length() >> 1)
 
 

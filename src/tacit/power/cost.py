@@ -248,7 +248,7 @@ def largest_marginal_cost(grid: Grid) -> float:
 
 
 def published_cost(name: str) -> float | None:
-    """The AC cost in $/h of a PGLib case, as its BASELINE.md has it; None where there is none."""
+    """The AC cost in $/h of a PGLib case, as its BASELINE.md has it; None for others."""
     folder = pglib()
     for table in () if folder is None else folder.rglob("BASELINE.md"):
         for line in table.read_text(encoding="utf-8").splitlines():

@@ -605,7 +605,7 @@ class Ledger:
         return payment
 
     def open_payment(self, run: str, round: int) -> int | None:
-        """The first charge for this round alone out of which nothing was shown."""
+        """The first charge for this round alone whose answer was never shown."""
         query = (
             "SELECT serial FROM entries AS c WHERE kind = 'charge' AND payment = serial AND "
             "run = ? AND first = ? AND last = ? AND NOT EXISTS (SELECT 1 FROM entries WHERE "
@@ -705,7 +705,7 @@ class Ledger:
             )
 
     def _refuse_beyond_budget(self, run: str, terms: Terms, rounds: int) -> None:
-        """Refuse if so many more rounds would not fit the budget."""
+        """Refuse if ``rounds`` more rounds would not fit the budget."""
         budget, spend = self._budget, self._spend
         if (first := self._first) is not None and first.agent != terms.agent:
             raise Refused(

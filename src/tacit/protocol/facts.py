@@ -227,7 +227,7 @@ class DescribedObjective(Objective):
 
     @property
     def statistic_size(self) -> int:
-        return max(self.dimension, self.facts.size or 0)  # at most so many
+        return max(self.dimension, self.facts.size or 0)  # an upper bound
 
     @property
     def deviations(self) -> Vector:

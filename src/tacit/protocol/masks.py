@@ -156,7 +156,7 @@ class Epoch:
 
 
 def cut(steps: Vector, parties: int) -> Vector:
-    """Whole numbers so small that no sum of so many wraps around, noise included."""
+    """Whole numbers, clipped so that no sum wraps around, noise included."""
     most = 2.0 ** (WHOLE_BITS - (parties - 1).bit_length())
     found: Vector = np.clip(steps, -most, most).astype(np.int64)
     return found

@@ -226,7 +226,7 @@ class Reply(Message):
 
 @dataclass(frozen=True)
 class Refusal(Message):
-    """In place of a reply: why there is none, as one of ``REASONS`` and in words."""
+    """In place of a reply: one of ``REASONS``, and words."""
 
     kind = "refusal"
     run: str
@@ -382,7 +382,7 @@ class Own:
     from_seed  whether ``root`` follows from a seed that somebody knows
     agents     how many there are
     resumed    what is released was paid for before, and comes with ``Restore``: no ledger is asked
-    then       only see whether ledgers would pay for a release and this mechanism, so many times,
+    then       only see whether ledgers would pay for a release and this many uses of a mechanism,
                after it: nothing is agreed to
     """
 

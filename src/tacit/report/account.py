@@ -106,7 +106,7 @@ class Account:
 
 
 def accounts(folder: Path, agents: Sequence[str]) -> dict[str, Account | str]:
-    """Accounts of the ledgers AGENT.db in a folder; a text says why there is none."""
+    """Accounts of the ledgers AGENT.db in a folder; a text says why one is missing."""
     found: dict[str, Account | str] = {}
     for name in agents if folder.is_dir() else ():
         path = folder / f"{name}.db"

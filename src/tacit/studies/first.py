@@ -63,7 +63,7 @@ class Told(Sums):
 
 @dataclass(frozen=True, eq=False)
 class FirstKind(Kind):
-    """The next sum, for a fit of which some are known."""
+    """The next sum, for a fit that knows the sums before it."""
 
     fit: ClassifierKind
 

@@ -306,7 +306,7 @@ def _tell(comm: Comm, data: bytes | None = None) -> bytes | bytearray:
 
 
 def _send(comm: Comm, data: bytes, rank: int, tag: int) -> None:
-    """In pieces, of which the last is not full."""
+    """In pieces; the last is not full."""
     view = memoryview(data)
     for start in range(0, len(view) + 1, PIECE):
         comm.Send(view[start : start + PIECE], rank, tag)

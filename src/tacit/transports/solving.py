@@ -107,7 +107,7 @@ def solve(
 
 
 class Shown:
-    """Where a run is, as a line on standard error, at most every so many seconds and at its end."""
+    """The round of a run, a line on standard error every few seconds and at its end."""
 
     every = 1.0
 

@@ -128,7 +128,7 @@ def _laplace_deltas(epsilon: float, updates: int, grid: Vector) -> Vector:
 def largest_bound(
     trials: int, mechanism: Mechanism, updates: int, delta: float, confidence: float = 0.99
 ) -> float:
-    """The larger bound for an adversary who is never wrong: so many trials can show no more."""
+    """The larger bound for an adversary who is never wrong: the most that these trials can show."""
     rate = float(upper_bound(0, trials - int(CHOOSING * trials), _level(confidence)))
     free = float(free_epsilon(rate, rate, delta))
     return max(free, curve_epsilon(mechanism, updates, delta, rate, rate))
@@ -258,14 +258,14 @@ class Audit:
 
     @cached_property
     def largest_bound(self) -> float:
-        """What an adversary who is never wrong would show in so many trials."""
+        """What an adversary who is never wrong would show in this number of trials."""
         updates = self.updates or self.settings.updates
         about = self.settings.mechanism, updates, self.claim.delta
         return largest_bound(self.trials, *about, _shared(self.confidence, len(self._forms)))
 
     @property
     def refutable(self) -> bool:
-        """Whether so many trials could refute the claim at all."""
+        """Whether this number of trials could refute the claim at all."""
         return self.largest_bound > self.claim.epsilon
 
     @property

@@ -93,7 +93,7 @@ class Kit:
 
     @property
     def tls(self) -> Path:
-        """Certificates and keys of TLS, all of which the engine gets of a kit."""
+        """Certificates and keys of TLS: all that the engine gets of a kit."""
         return self.folder / "tls"
 
     @property
