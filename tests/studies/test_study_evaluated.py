@@ -279,6 +279,9 @@ def test_a_study_in_another_order_costs_no_more_than_a_party_allows(tmp_path, or
             refused += isinstance(answer, Refusal)
     assert refused
     assert ledger.spent.epsilon <= 40.0
+    north.handle(proposal)  # limits were compared for one run: a refused one ends it
+    assert isinstance(north.handle(replace(proposal, run="release-0123456789ab-1")), Refusal)
+    assert north.run is None
 
 
 def test_a_party_states_what_first_steps_have_cost_it(tmp_path):
