@@ -209,6 +209,8 @@ def test_of_one_run_a_party_evaluates_one_model_in_its_set(tmp_path):
         else:
             assert "in the feasible set" not in done.words
     assert tacit.Ledger(tmp_path / "north.db").spent.epsilon == spent
+    stated = json.loads((tmp_path / "own-north" / "statement.json").read_text())["epsilon"]
+    assert stated == pytest.approx(spent)  # not of the fit alone, which was finished again
 
 
 def by(*orders):

@@ -178,7 +178,8 @@ class PartyRules:
         noise, stage = run.reader or run.settings, study.kind.STAGE
         cost = self._at_least(study.kind.total(Cost(said, noise.mechanism), step.before), runs)
         total = Cost(cost, noise.mechanism)
-        if self.folder is not None:
+        followed = f"after {run.name}" in self._kept  # by one whose statement is of both
+        if self.folder is not None and not followed:
             self.folder.mkdir(parents=True, exist_ok=True)
             study.kind.write_own(self.folder, problem, point, said if stage else cost)
             told: dict[str, Any] = {
