@@ -44,6 +44,7 @@ def begun(tmp_path, monkeypatch):
         found.update(vars(s), f=f, W=W, kind=type(f).__name__, names=found["problem"].names)
         found["release"] = getattr(found["plan"], "release", None)
         found["stated_delta"] = getattr(found["plan"], "delta", None)
+        found["noise_name"] = s.mechanism.name
         if s.mechanism.name != "noiseless":
             found["cost"] = exact(s.mechanism, s.updates, s.delta).epsilon
         return found
@@ -86,7 +87,7 @@ LINES = [
             **{"cost": 2.0, "delta": 1e-3, "rounds": 7, "local_updates": 3, "names": 3},
             **{"f_feature_norm": 2.5, "f_clip": 0.25 / math.sqrt(2), "f_sample_count": 10},
             **{"seed": 5, "noise": "seeded", "workers": 2, "evaluate_every": 4},
-            **{"f_normaliser": 30.0, "f_dimension": 3},
+            **{"f_normaliser": 30.0, "f_dimension": 3, "noise_name": "laplace"},
         ),
     ),
     (
