@@ -182,9 +182,8 @@ def test_one_record_moves_one_count_by_one(tmp_path):
         assert np.abs(moved).sum() == 2 * row and np.abs(moved).max() == row
 
 
-def test_of_one_run_a_party_evaluates_one_model_in_its_set(tmp_path):
-    """Whoever has the coordinator's key says that other solutions are the model."""
-    study, _ = write(tmp_path, CLASSES)
+def told_north(study, tmp_path):
+    """What north is asked in an honest run."""
     said = []
 
     def heard(name, request):
@@ -192,6 +191,13 @@ def test_of_one_run_a_party_evaluates_one_model_in_its_set(tmp_path):
         return request
 
     run(study, tmp_path, heard)
+    return said
+
+
+def test_of_one_run_a_party_evaluates_one_model_in_its_set(tmp_path):
+    """Whoever has the coordinator's key says that other solutions are the model."""
+    study, _ = write(tmp_path, CLASSES)
+    said = told_north(study, tmp_path)
     stop = next(i for i, one in enumerate(said) if isinstance(one, Finish))
     proposal = next(one for one in said[stop:] if isinstance(one, Propose))
     spent = tacit.Ledger(tmp_path / "north.db").spent.epsilon
@@ -237,13 +243,7 @@ def by(*orders):
 def test_a_study_in_another_order_costs_no_more_than_a_party_allows(tmp_path, orders):
     """Limits are of all runs of a study together, however a coordinator orders them."""
     study, _ = write(tmp_path, CLASSES)
-    said = []
-
-    def heard(name, request):
-        said.extend([request_from(request)] * (name == "north"))
-        return request
-
-    run(study, tmp_path, heard)
+    said = told_north(study, tmp_path)
     shutil.rmtree(tmp_path / "own-north")
     (tmp_path / "north.db").unlink()
     ledger = tacit.Ledger.create(tmp_path / "north.db", 200.0, 1e-5)

@@ -23,7 +23,7 @@ from tacit.objectives.objective import Objective
 from tacit.privacy.accounting import calibrate
 
 # Planned from public numbers: the trials are in docs/learn.md
-LIMIT_FORM = "norm"  # of a softmax's slope limit: better than the convex form in all trials
+LIMIT_FORM = "norm"  # of a clipped softmax: better than the convex form in all trials
 SLOPE_LIMIT, FEW_CLASSES = 0.1, 0.6  # lengths of a softmax's slope; of up to MOST_FEW classes
 MOST_FEW, PLENTY = 6, 100.0  # S: from here on a limit on slopes of few classes is wider
 SHARES, MEAN_NOISE = (0.02, 0.1), 0.1  # least and most; noise of a mean, of a row's length

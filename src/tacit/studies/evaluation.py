@@ -9,8 +9,8 @@ Guarantee: given the model, which is public then, a record is in one cell by its
 (``cells_of``), so that the histogram has a sensitivity of 1, √2 where a record is replaced
 (``Counts``). Which records are held out follows from their places (``Evaluation.held_out``). The
 model came from messages before: adaptive composition, and ``with_releases`` states the total, as if
-a record were both learnt from and tested on. Whoever says that another solution is the model gets
-another histogram, at a charge of its own.
+a record were both learnt from and tested on. A party that keeps its folder evaluates one model of
+a run; without the folder, every other model is charged anew, within its ledger's budget.
 """
 
 from __future__ import annotations
