@@ -242,6 +242,7 @@ class LimitedLedger(Ledger):
     ``limits``, or whose noise is not secure (but in a rehearsal that the party allows). Nor does
     one come to cost more: a round that fails is paid again, within the same limits, and nothing
     once another run of its study has ``followed``, as that one counted what was charged till then.
+    Which runs these are the party's folder knows: if it is lost, they count in the ledger alone.
     All runs together stay within the ledger's own budget, and within ``total_epsilon_alone``
     whatever others do. What a run hides is that of the party's problem, which ``Study.problem_of``
     compares with ``hides``.
